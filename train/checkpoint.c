@@ -53,13 +53,15 @@ static sluice_status put_head(struct sluice_checkpoint_writer *writer,
                               const struct sluice_checkpoint_head *head, struct sluice_err *err)
 {
     const uint32_t version = VERSION;
+    const uint32_t image_size =
+        head->height == head->width ? head->height : head->height << 16 | head->width;
     sluice_status status = put(writer, magic, sizeof(magic), err);
     if (!status)
         status = put(writer, &version, sizeof(version), err);
     if (!status)
         status = put_text(writer, head->model, 2, err);
     if (!status)
-        status = put(writer, &head->image_size, sizeof(head->image_size), err);
+        status = put(writer, &image_size, sizeof(image_size), err);
     if (!status)
         status = put(writer, &head->num_classes, sizeof(head->num_classes), err);
     if (!status)
@@ -205,14 +207,16 @@ static sluice_status get_tensor(struct reader *reader, struct sluice_checkpoint_
 static sluice_status parse(struct reader *reader, struct sluice_checkpoint *out,
                            struct sluice_err *err)
 {
-    uint32_t extra_len, num_tensors;
+    uint32_t image_size, extra_len, num_tensors;
     if (!get_name(reader, out->model, sizeof(out->model)) ||
-        !get(reader, &out->image_size, sizeof(out->image_size)) ||
+        !get(reader, &image_size, sizeof(image_size)) ||
         !get(reader, &out->num_classes, sizeof(out->num_classes)) ||
         !get(reader, &out->seed, sizeof(out->seed)) ||
         !get(reader, &out->steps, sizeof(out->steps)) ||
         !get(reader, &extra_len, sizeof(extra_len)) || extra_len > SLUICE_CHECKPOINT_MAX_EXTRA)
         return sluice_fail(err, SLUICE_E_CORRUPT, "no proper head");
+    out->height = image_size >> 16 ? image_size >> 16 : image_size;
+    out->width = image_size & 0xFFFF;
     const uint8_t *extra = take(reader, extra_len);
     if (!extra || memchr(extra, 0, extra_len) || !get(reader, &num_tensors, sizeof(num_tensors)) ||
         num_tensors > SLUICE_CHECKPOINT_MAX_TENSORS)

@@ -13,7 +13,7 @@ struct sluice_buf;
  *     magic      8 bytes "SLUICKPT"
  *     version    u32, 1
  *     model      u16 length, bytes
- *     image_size u32
+ *     image_size u32, the height if the images are square, else height << 16 | width
  *     classes    u32
  *     seed       u64
  *     steps      u64
@@ -33,7 +33,8 @@ struct sluice_buf;
 
 struct sluice_checkpoint_head {
     const char *model;
-    uint32_t image_size, num_classes;
+    uint32_t height, width; /* of the images; below 65536 */
+    uint32_t num_classes;
     uint64_t seed, steps;
     const char *extra; /* "": none; at most SLUICE_CHECKPOINT_MAX_EXTRA bytes */
     uint32_t num_tensors;
@@ -71,7 +72,8 @@ struct sluice_checkpoint_tensor {
 
 struct sluice_checkpoint {
     char model[64];
-    uint32_t image_size, num_classes;
+    uint32_t height, width; /* of the images; below 65536 */
+    uint32_t num_classes;
     uint64_t seed, steps;
     char *extra; /* owned, ends in NUL */
     struct sluice_checkpoint_tensor *tensors;

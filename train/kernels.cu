@@ -79,7 +79,7 @@ mix_input_kernel(struct sluice_mix_batch batch, const struct sluice_mix_row *__r
                  const float *__restrict__ quantiles, float *__restrict__ out, size_t count)
 {
     for (size_t i = first_index<size_t>(); i < count; i += index_stride<size_t>()) {
-        const place<size_t> p = place_of<size_t>(i, 1, batch.size, batch.size);
+        const place<size_t> p = place_of<size_t>(i, 1, batch.image_height, batch.image_width);
         for (uint32_t c = 0; c < 3; c++)
             out[3 * i + c] = sluice_mix_value(&batch, rows, pixels, table, quantiles, (uint32_t)p.n,
                                               p.y, p.x, c);
@@ -667,7 +667,7 @@ cudaError_t sluice_cuda_mix_input(cudaStream_t stream, const struct sluice_mix_b
                                   const struct sluice_mix_row *rows, const uint8_t *pixels,
                                   const float *table, const float *quantiles, float *out)
 {
-    const size_t count = (size_t)batch->n * batch->size * batch->size;
+    const size_t count = (size_t)batch->n * batch->image_height * batch->image_width;
     mix_input_kernel<<<blocks_for(count), BLOCK, 0, stream>>>(*batch, rows, pixels, table,
                                                               quantiles, out, count);
     return cudaGetLastError();

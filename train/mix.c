@@ -7,7 +7,7 @@
 _Static_assert(SLUICE_FILL_VALUES == 0 && SLUICE_FILL_CHANNEL == 1, "as mix_kernel.h has them");
 
 static sluice_status draw_rows(const struct sluice_batch_ops *ops, uint64_t seed,
-                               const struct sluice_train_batch *batch, uint32_t size,
+                               const struct sluice_train_batch *batch, struct sluice_size size,
                                struct sluice_mix_row *rows, struct sluice_err *err)
 {
     const struct sluice_train_key *key = batch->key;
@@ -15,7 +15,7 @@ static sluice_status draw_rows(const struct sluice_batch_ops *ops, uint64_t seed
         const struct sluice_draw_key of = {
             .seed = seed, .epoch = key->draw_epochs[i], .sample_id = key->ids[i]};
         struct sluice_box box = {0};
-        if (!sluice_draw_erasing(&ops->erasing, &of, (struct sluice_size){size, size}, &box))
+        if (!sluice_draw_erasing(&ops->erasing, &of, size, &box))
             box = (struct sluice_box){0};
         if (ops->fill == SLUICE_FILL_PIXEL &&
             (uint64_t)box.width * box.height * 3 > SLUICE_MAX_FILL)
@@ -37,20 +37,20 @@ static sluice_status draw_rows(const struct sluice_batch_ops *ops, uint64_t seed
 }
 
 sluice_status sluice_mix_draw(const struct sluice_batch_ops *ops, uint64_t seed,
-                              const struct sluice_train_batch *batch, uint32_t size,
+                              const struct sluice_train_batch *batch, struct sluice_size size,
                               uint32_t num_classes, struct sluice_mix_batch *drawn,
                               struct sluice_mix_row *rows, struct sluice_err *err)
 {
     const sluice_status status = draw_rows(ops, seed, batch, size, rows, err);
     if (status != SLUICE_OK)
         return status;
-    const struct sluice_mix mix =
-        sluice_draw_mix(&ops->mix, seed, batch->key->epoch, batch->key->index, batch->key->rank,
-                        (struct sluice_size){size, size});
+    const struct sluice_mix mix = sluice_draw_mix(&ops->mix, seed, batch->key->epoch,
+                                                  batch->key->index, batch->key->rank, size);
     const double off = ops->label_smoothing / num_classes;
     *drawn = (struct sluice_mix_batch){
         .n = batch->n,
-        .size = size,
+        .image_height = size.height,
+        .image_width = size.width,
         .kind = mix.is_cutmix  ? SLUICE_MIX_CUTMIX
                 : mix.is_mixed ? SLUICE_MIX_MIXUP
                                : SLUICE_MIX_NONE,
@@ -76,8 +76,8 @@ void sluice_mix_input(const struct sluice_mix_batch *drawn, const struct sluice_
                       float *out)
 {
     for (uint32_t n = 0; n < drawn->n; n++) {
-        for (uint32_t y = 0; y < drawn->size; y++) {
-            for (uint32_t x = 0; x < drawn->size; x++) {
+        for (uint32_t y = 0; y < drawn->image_height; y++) {
+            for (uint32_t x = 0; x < drawn->image_width; x++) {
                 for (uint32_t c = 0; c < 3; c++)
                     *out++ = sluice_mix_value(drawn, rows, pixels, table[0], quantiles, n, y, x, c);
             }

@@ -2,6 +2,7 @@
 #define SLUICE_TRAIN_MIX_H
 
 #include "op/batch_ops.h"
+#include "op/op.h"
 #include "train/mix_kernel.h"
 #include "train/train.h"
 
@@ -9,14 +10,15 @@
  *
  * Threads: pure functions. */
 
-/* *drawn and rows[batch->n] of a batch that has a key, for images of size x size pixels.
+/* *drawn and rows[batch->n] of a batch that has a key, for images of this size.
  * SLUICE_E_INVALID: a box is too large for its noise (SLUICE_MAX_FILL). */
 SLUICE_MUST_USE sluice_status sluice_mix_draw(const struct sluice_batch_ops *ops, uint64_t seed,
-                                              const struct sluice_train_batch *batch, uint32_t size,
-                                              uint32_t num_classes, struct sluice_mix_batch *drawn,
+                                              const struct sluice_train_batch *batch,
+                                              struct sluice_size size, uint32_t num_classes,
+                                              struct sluice_mix_batch *drawn,
                                               struct sluice_mix_row *rows, struct sluice_err *err);
 
-/* out[n][size][size][3] by sluice_mix_value(). */
+/* out[n][height][width][3] by sluice_mix_value(). */
 void sluice_mix_input(const struct sluice_mix_batch *drawn, const struct sluice_mix_row *rows,
                       const uint8_t *pixels, const float (*table)[256], const float *quantiles,
                       float *out);

@@ -22,7 +22,7 @@ enum { SLUICE_MIX_NONE, SLUICE_MIX_MIXUP, SLUICE_MIX_CUTMIX };
 
 /* The draws of a batch; kernels take them by value. */
 struct sluice_mix_batch {
-    uint32_t n, size; /* rows, and a row's side in pixels */
+    uint32_t n, image_height, image_width; /* rows, and their size in pixels */
     uint32_t kind;
     uint32_t is_rolled;                /* row i pairs with i - 1; else with the i-th from the end */
     float own, other;                  /* the parts of both rows; 1 and 0 without a mix */
@@ -102,7 +102,7 @@ SLUICE_KERNEL_INLINE float sluice_mix_erased(const struct sluice_mix_batch *batc
                                  batch->fill == 1 ? c
                                                   : (c * row->height + in_y) * row->width + in_x);
     }
-    const size_t at = (((size_t)n * batch->size + y) * batch->size + x) * 3 + c;
+    const size_t at = (((size_t)n * batch->image_height + y) * batch->image_width + x) * 3 + c;
     return table[256 * c + pixels[at]];
 }
 

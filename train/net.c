@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* Larger than anybody trains with, and small enough that no size here overflows. */
-#define MAX_IMAGE_SIZE 8192
+#define MAX_IMAGE_SIDE 8192
 #define MAX_CLASSES 1000000
 
 /* Builds with a tensor index as the current end of the net.  Building goes on after a layer that
@@ -247,59 +247,64 @@ static const struct sluice_net_model models[] = {
     {"small_cnn", build_small_cnn, 0},
 };
 
-static struct sluice_net_builder try_build(const struct sluice_net_model *model,
-                                           uint32_t image_size, uint32_t num_classes,
-                                           double dropout_p, struct sluice_net *net)
+static struct sluice_net_builder try_build(const struct sluice_net_model *model, uint32_t height,
+                                           uint32_t width, uint32_t num_classes, double dropout_p,
+                                           struct sluice_net *net)
 {
     memset(net, 0, sizeof(*net));
     net->model = model->name;
-    net->image_size = image_size;
+    net->height = height;
+    net->width = width;
     net->num_classes = num_classes;
     struct sluice_net_builder b = {.net = net};
-    b.shapes[0] = (struct sluice_shape){3, image_size, image_size};
+    b.shapes[0] = (struct sluice_shape){3, height, width};
     model->build(&b, dropout_p);
     return b;
 }
 
-sluice_status sluice_net_build_model(const struct sluice_net_model *model, uint32_t image_size,
-                                     uint32_t num_classes, double dropout_p, struct sluice_net *net,
-                                     struct sluice_err *err)
+sluice_status sluice_net_build_model(const struct sluice_net_model *model, uint32_t height,
+                                     uint32_t width, uint32_t num_classes, double dropout_p,
+                                     struct sluice_net *net, struct sluice_err *err)
 {
     if (num_classes < 1 || num_classes > MAX_CLASSES)
         return sluice_fail(err, SLUICE_E_INVALID, "num_classes: 1 to %d, not %u", MAX_CLASSES,
                            num_classes);
-    if (image_size > MAX_IMAGE_SIZE)
-        return sluice_fail(err, SLUICE_E_INVALID, "image_size: at most %d, not %u", MAX_IMAGE_SIZE,
-                           image_size);
+    if (height > MAX_IMAGE_SIDE || width > MAX_IMAGE_SIDE)
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "images of %u x %u (height x width): sides of at most %d", height, width,
+                           MAX_IMAGE_SIDE);
     if (!(dropout_p < 1))
         return sluice_fail(err, SLUICE_E_INVALID, "dropout: below 1, not %g", dropout_p);
 
     struct sluice_net built;
     const double p = dropout_p < 0 ? model->dropout : dropout_p;
     const struct sluice_net_builder b =
-        try_build(model, image_size > 0 ? image_size : 1, num_classes, p, &built);
+        try_build(model, height > 0 ? height : 1, width > 0 ? width : 1, num_classes, p, &built);
     if (b.num_layers > SLUICE_NET_MAX_LAYERS || b.num_params > SLUICE_NET_MAX_PARAMS)
         return sluice_fail(err, SLUICE_E_INVALID,
                            "model: %s has %u layers and %u parameters; at most %d and %d fit",
                            model->name, b.num_layers, b.num_params, SLUICE_NET_MAX_LAYERS,
                            SLUICE_NET_MAX_PARAMS);
-    if (image_size < 1 || b.is_too_small) {
-        uint32_t smallest = image_size + 1;
-        while (try_build(model, smallest, num_classes, p, &built).is_too_small)
+    if (height < 1 || width < 1 || b.is_too_small) {
+        uint32_t smallest = 1; /* the layers treat both sides alike */
+        while (try_build(model, smallest, smallest, num_classes, p, &built).is_too_small)
             smallest++;
-        return sluice_fail(err, SLUICE_E_INVALID, "image_size: %s needs at least %u, not %u",
-                           model->name, smallest, image_size);
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "images of %u x %u (height x width): %s needs sides of at least %u",
+                           height, width, model->name, smallest);
     }
     *net = built;
     return SLUICE_OK;
 }
 
-sluice_status sluice_net_build(const char *model, uint32_t image_size, uint32_t num_classes,
-                               double dropout_p, struct sluice_net *net, struct sluice_err *err)
+sluice_status sluice_net_build(const char *model, uint32_t height, uint32_t width,
+                               uint32_t num_classes, double dropout_p, struct sluice_net *net,
+                               struct sluice_err *err)
 {
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(models); i++) {
         if (model && strcmp(model, models[i].name) == 0)
-            return sluice_net_build_model(&models[i], image_size, num_classes, dropout_p, net, err);
+            return sluice_net_build_model(&models[i], height, width, num_classes, dropout_p, net,
+                                          err);
     }
     return sluice_fail(err, SLUICE_E_INVALID, "model: alexnet, resnet18 or small_cnn, not \"%s\"",
                        model ? model : "");

@@ -10,7 +10,7 @@
 /* Models as data: a list of layers in execution order, each reading one or two earlier tensors
  * and writing one.  Devices walk the list forwards and backwards, and have no code for any model.
  *
- * Tensor 0 is the input (N x 3 x size x size); layer i writes tensor i + 1.  Definitions follow
+ * Tensor 0 is the input (N x 3 x height x width); layer i writes tensor i + 1.  Definitions follow
  * torchvision's, and parameters carry torchvision's state_dict names.
  *
  * Threads: a net is immutable once built. */
@@ -71,7 +71,8 @@ struct sluice_param {
 
 struct sluice_net {
     const char *model;
-    uint32_t image_size, num_classes;
+    uint32_t height, width; /* of the images */
+    uint32_t num_classes;
     struct sluice_layer layers[SLUICE_NET_MAX_LAYERS];
     unsigned num_layers;
     struct sluice_param params[SLUICE_NET_MAX_PARAMS];
@@ -80,8 +81,8 @@ struct sluice_net {
 
 /* model: "alexnet", "resnet18" (torchvision's), "small_cnn" (four conv-batchnorm-relu stages,
  * global average pool, dropout of 0, linear).  dropout < 0: the model's own.  SLUICE_E_INVALID: no
- * such model, an image_size too small for it (says the smallest), or an option out of range. */
-SLUICE_MUST_USE sluice_status sluice_net_build(const char *model, uint32_t image_size,
+ * such model, images too small for it (says the smallest side), or an option out of range. */
+SLUICE_MUST_USE sluice_status sluice_net_build(const char *model, uint32_t height, uint32_t width,
                                                uint32_t num_classes, double dropout,
                                                struct sluice_net *net, struct sluice_err *err);
 

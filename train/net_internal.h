@@ -24,8 +24,9 @@ void sluice_net_linear(struct sluice_net_builder *b, const char *name, uint32_t 
 /* sluice_net_build() for a model that need not be in its table.  SLUICE_E_INVALID also if the model
  * has more layers or parameters than a net can hold; the error has the numbers. */
 SLUICE_MUST_USE sluice_status sluice_net_build_model(const struct sluice_net_model *model,
-                                                     uint32_t image_size, uint32_t num_classes,
-                                                     double dropout, struct sluice_net *net,
+                                                     uint32_t height, uint32_t width,
+                                                     uint32_t num_classes, double dropout,
+                                                     struct sluice_net *net,
                                                      struct sluice_err *err);
 
 #endif

@@ -30,7 +30,7 @@ struct sluice_train_key {
 };
 
 struct sluice_train_batch {
-    const uint8_t *pixels;              /* n x size x size x 3 */
+    const uint8_t *pixels;              /* n x height x width x 3 */
     const uint32_t *labels;             /* n, each < num_classes */
     unsigned n;                         /* 1 .. batch_size; the last of an epoch may be short */
     bool is_on_device;                  /* `pixels` is memory of sluice_trainer_device() */
@@ -43,8 +43,7 @@ struct sluice_train_options {
     /* "alexnet", "resnet18", "small_cnn". */
     const char *model;
     unsigned num_classes;
-    /* Side of the square input, in pixels. */
-    unsigned image_size;
+    unsigned height, width; /* of the input, in pixels */
     unsigned batch_size;
     /* SGD as torch.optim.SGD defines it (nesterov off). */
     double lr, momentum, weight_decay;

@@ -104,8 +104,8 @@ sluice_status sluice_trainer_create(const struct sluice_train_options *options,
     t->lr = options->lr;
     t->rows_device = -1;
     if (learns) {
-        status = sluice_net_build(options->model, options->image_size, options->num_classes,
-                                  options->dropout, &t->net, err);
+        status = sluice_net_build(options->model, options->height, options->width,
+                                  options->num_classes, options->dropout, &t->net, err);
         if (status) {
             free(t);
             return status;
@@ -172,9 +172,10 @@ sluice_status sluice_trainer_step(struct sluice_trainer *trainer,
     if (!trainer->mix.rows)
         drawn.key = NULL;
     if (!status && drawn.key)
-        status = sluice_mix_draw(&trainer->options.batch_ops, trainer->options.seed, batch,
-                                 trainer->options.image_size, trainer->options.num_classes,
-                                 &trainer->mix.batch, trainer->mix.rows, err);
+        status =
+            sluice_mix_draw(&trainer->options.batch_ops, trainer->options.seed, batch,
+                            (struct sluice_size){trainer->net.width, trainer->net.height},
+                            trainer->net.num_classes, &trainer->mix.batch, trainer->mix.rows, err);
     if (!status)
         status = trainer->ops->step(trainer, &drawn, err);
     if (status)
@@ -367,7 +368,8 @@ sluice_status sluice_trainer_save(struct sluice_trainer *trainer, const char *pa
                            trainer->options.device);
     struct sluice_checkpoint_head head = {
         .model = net->model,
-        .image_size = net->image_size,
+        .height = net->height,
+        .width = net->width,
         .num_classes = net->num_classes,
         .seed = trainer->options.seed,
         .steps = trainer->steps,
@@ -414,13 +416,14 @@ static sluice_status check_checkpoint(const struct sluice_trainer *trainer,
                                       struct sluice_err *err)
 {
     const struct sluice_net *net = &trainer->net;
-    if (strcmp(checkpoint->model, net->model) != 0 || checkpoint->image_size != net->image_size ||
-        checkpoint->num_classes != net->num_classes)
+    if (strcmp(checkpoint->model, net->model) != 0 || checkpoint->height != net->height ||
+        checkpoint->width != net->width || checkpoint->num_classes != net->num_classes)
         return sluice_fail(err, SLUICE_E_INVALID,
-                           "%s: saved from %s with image size %u and %u classes, not from %s with "
-                           "image size %u and %u classes",
-                           path, checkpoint->model, checkpoint->image_size, checkpoint->num_classes,
-                           net->model, net->image_size, net->num_classes);
+                           "%s: saved from %s with images of %u x %u (height x width) and %u "
+                           "classes, not from %s with images of %u x %u and %u classes",
+                           path, checkpoint->model, checkpoint->height, checkpoint->width,
+                           checkpoint->num_classes, net->model, net->height, net->width,
+                           net->num_classes);
     for (unsigned i = 0; i < net->num_params; i++) {
         const struct sluice_param *info = &net->params[i];
         sluice_status status = check_tensor(checkpoint, path, SLUICE_CHECKPOINT_VALUE, info, err);

@@ -62,7 +62,8 @@ sluice_status run_make_trainer(struct run *run, struct sluice_err *err)
     struct sluice_train_options options = {
         .model = o->arch,
         .num_classes = (unsigned)(o->num_classes ? o->num_classes : run->dataset->num_classes),
-        .image_size = run->dataset->height,
+        .height = run->dataset->height,
+        .width = run->dataset->width,
         .batch_size = (unsigned)o->batch_size,
         .lr = o->lr,
         .momentum = o->momentum,

@@ -49,7 +49,8 @@ int main(int argc, char **argv)
         .device = argv[1],
         .allow_tf32 = strcmp(argv[2], "tf32") == 0,
         .model = argv[5],
-        .image_size = (unsigned)atoi(argv[6]),
+        .height = (unsigned)atoi(argv[6]),
+        .width = (unsigned)atoi(argv[6]),
         .num_classes = (unsigned)atoi(argv[7]),
         .batch_size = (unsigned)atoi(argv[8]),
         .seed = strtoull(argv[9], NULL, 10),
@@ -60,7 +61,7 @@ int main(int argc, char **argv)
         .table = train_test_table,
     };
     struct sluice_trainer *trainer = train_test_create(&options);
-    const unsigned n = options.batch_size, size = options.image_size;
+    const unsigned n = options.batch_size, size = options.height;
     uint8_t *pixels = calloc((size_t)n * size * size, 3);
     uint32_t *labels = calloc(n, sizeof(*labels));
     train_test_fill_batch(n, size, options.num_classes, 0, pixels, labels);

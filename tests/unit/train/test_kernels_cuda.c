@@ -116,7 +116,8 @@ TEST(mixed_batches_are_those_of_the_host)
             .pixels = pixels, .labels = labels, .n = ROWS, .key = &key};
         struct sluice_mix_batch drawn;
         struct sluice_err err = {0};
-        train_test_require(sluice_mix_draw(&ops, 9, &batch, SIZE, CLASSES, &drawn, rows, &err),
+        train_test_require(sluice_mix_draw(&ops, 9, &batch, (struct sluice_size){SIZE, SIZE},
+                                           CLASSES, &drawn, rows, &err),
                            &err);
         num_of_kind[drawn.kind]++;
 

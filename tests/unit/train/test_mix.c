@@ -18,6 +18,7 @@ static struct sluice_mix_row rows[MAX_ROWS];
 static float got[MAX_ROWS * ROW], want[MAX_ROWS * ROW], normalised[MAX_ROWS * ROW];
 
 static const uint64_t seed = 0x8000000000000003u;
+static struct sluice_size size = {SIZE, SIZE};
 
 /* Everything, with timm's pairs. */
 static struct sluice_batch_ops all_ops(void)
@@ -53,7 +54,7 @@ static struct sluice_mix_batch draw(const struct sluice_batch_ops *ops,
 {
     struct sluice_mix_batch drawn;
     struct sluice_err err = {0};
-    train_test_require(sluice_mix_draw(ops, seed, batch, SIZE, CLASSES, &drawn, rows, &err), &err);
+    train_test_require(sluice_mix_draw(ops, seed, batch, size, CLASSES, &drawn, rows, &err), &err);
     return drawn;
 }
 
@@ -66,9 +67,10 @@ static void fill_box(const struct sluice_batch_ops *ops, const struct sluice_dra
     for (size_t c = 0; c < 3; c++) {
         for (size_t i = 0; i < count; i++) {
             const size_t y = box->top + i / box->width, x = box->left + i % box->width;
-            row[(y * SIZE + x) * 3 + c] = ops->fill == SLUICE_FILL_VALUES    ? ops->fill_values[c]
-                                          : ops->fill == SLUICE_FILL_CHANNEL ? noise[c]
-                                                                             : noise[c * count + i];
+            row[(y * size.width + x) * 3 + c] =
+                ops->fill == SLUICE_FILL_VALUES    ? ops->fill_values[c]
+                : ops->fill == SLUICE_FILL_CHANNEL ? noise[c]
+                                                   : noise[c * count + i];
         }
     }
 }
@@ -77,7 +79,6 @@ static void fill_box(const struct sluice_batch_ops *ops, const struct sluice_dra
 static struct sluice_mix formula(const struct sluice_batch_ops *ops,
                                  const struct sluice_train_batch *batch)
 {
-    const struct sluice_size size = {SIZE, SIZE};
     for (size_t i = 0; i < (size_t)batch->n * ROW; i++)
         normalised[i] = train_test_table[i % 3][batch->pixels[i]];
     for (unsigned n = 0; n < batch->n; n++) {
@@ -94,7 +95,7 @@ static struct sluice_mix formula(const struct sluice_batch_ops *ops,
     for (unsigned n = 0; n < batch->n; n++) {
         const unsigned partner = ops->is_rolled ? (n + batch->n - 1) % batch->n : batch->n - 1 - n;
         for (size_t i = 0; i < ROW; i++) {
-            const size_t y = i / 3 / SIZE, x = i / 3 % SIZE;
+            const size_t y = i / 3 / size.width, x = i / 3 % size.width;
             const float a = normalised[(size_t)n * ROW + i],
                         b = normalised[(size_t)partner * ROW + i];
             const bool is_cut = mix.is_cutmix && y >= mix.box.top && x >= mix.box.left &&
@@ -113,7 +114,9 @@ TEST(the_input_is_what_the_steps_one_by_one_give)
 {
     sluice_normal_quantiles(quantiles);
     unsigned num_erased = 0, num_of_kind[3] = {0};
-    for (uint64_t index = 0; index < 60; index++) {
+    for (uint64_t index = 0; index < 90; index++) {
+        size = index < 60 ? (struct sluice_size){SIZE, SIZE}
+                          : (struct sluice_size){2 * SIZE, SIZE / 2};
         struct sluice_batch_ops ops = all_ops();
         ops.fill = (enum sluice_fill)(index % 3);
         ops.is_rolled = index / 3 % 2;
@@ -129,6 +132,7 @@ TEST(the_input_is_what_the_steps_one_by_one_give)
         for (unsigned n = 0; n < batch.n; n++)
             num_erased += rows[n].height > 0;
     }
+    size = (struct sluice_size){SIZE, SIZE};
     CU_ASSERT(num_erased > 50 && num_of_kind[0] > 3 && num_of_kind[1] > 3 && num_of_kind[2] > 3);
 }
 
@@ -227,9 +231,11 @@ TEST(a_box_too_large_for_its_noise_is_refused)
     const struct sluice_train_batch batch = make_batch(1, 0, &key);
     struct sluice_mix_batch drawn;
     struct sluice_err err = {0};
-    CHECK_OK(sluice_mix_draw(&ops, seed, &batch, 700, CLASSES, &drawn, rows, &err));
+    CHECK_OK(sluice_mix_draw(&ops, seed, &batch, (struct sluice_size){700, 700}, CLASSES, &drawn,
+                             rows, &err));
     ops.fill = SLUICE_FILL_PIXEL;
-    CU_ASSERT_EQUAL(sluice_mix_draw(&ops, seed, &batch, 700, CLASSES, &drawn, rows, &err),
+    CU_ASSERT_EQUAL(sluice_mix_draw(&ops, seed, &batch, (struct sluice_size){700, 700}, CLASSES,
+                                    &drawn, rows, &err),
                     SLUICE_E_INVALID);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "524288"));
 }

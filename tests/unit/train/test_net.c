@@ -7,10 +7,10 @@
 
 static struct sluice_net net; /* large for a stack frame */
 
-static void build(const char *model, uint32_t image_size, uint32_t num_classes)
+static void build(const char *model, uint32_t height, uint32_t width, uint32_t num_classes)
 {
     struct sluice_err err = {{0}};
-    REQUIRE_OK(sluice_net_build(model, image_size, num_classes, -1, &net, &err));
+    REQUIRE_OK(sluice_net_build(model, height, width, num_classes, -1, &net, &err));
 }
 
 static size_t count_trained(void)
@@ -33,7 +33,7 @@ static int find_param(const char *name)
 /* torchvision publishes these totals with its weights ("num_params"). */
 TEST(alexnet_has_torchvisions_parameters)
 {
-    build("alexnet", 224, 1000);
+    build("alexnet", 224, 224, 1000);
     CU_ASSERT_EQUAL(count_trained(), 61100840);
     CU_ASSERT_EQUAL(net.num_params, 16);
     CU_ASSERT_STRING_EQUAL(net.params[0].name, "features.0.weight");
@@ -46,7 +46,7 @@ TEST(alexnet_has_torchvisions_parameters)
 
 TEST(resnet18_has_torchvisions_parameters)
 {
-    build("resnet18", 224, 1000);
+    build("resnet18", 224, 224, 1000);
     CU_ASSERT_EQUAL(count_trained(), 11689512);
     CU_ASSERT_EQUAL(net.num_params, 20 + 20 * 4 + 2);
     CU_ASSERT_STRING_EQUAL(net.params[0].name, "conv1.weight");
@@ -65,17 +65,18 @@ TEST(shapes_chain_from_the_image_to_the_classes)
 {
     static const struct {
         const char *model;
-        uint32_t image_size;
-    } cases[] = {{"alexnet", 224}, {"alexnet", 63},   {"resnet18", 224},
-                 {"resnet18", 33}, {"small_cnn", 64}, {"small_cnn", 1}};
+        uint32_t height, width;
+    } cases[] = {{"alexnet", 224, 224},  {"alexnet", 63, 63},  {"alexnet", 63, 256},
+                 {"resnet18", 224, 224}, {"resnet18", 33, 70}, {"small_cnn", 64, 64},
+                 {"small_cnn", 1, 1},    {"small_cnn", 40, 24}};
     for (size_t k = 0; k < SLUICE_ARRAY_LEN(cases); k++) {
-        build(cases[k].model, cases[k].image_size, 7);
+        build(cases[k].model, cases[k].height, cases[k].width, 7);
         for (unsigned i = 0; i < net.num_layers; i++) {
             const struct sluice_layer *layer = &net.layers[i];
             CU_ASSERT_FATAL(layer->input <= i);
             const struct sluice_shape input =
                 layer->input ? net.layers[layer->input - 1].out
-                             : (struct sluice_shape){3, net.image_size, net.image_size};
+                             : (struct sluice_shape){3, cases[k].height, cases[k].width};
             CU_ASSERT_EQUAL(memcmp(&input, &layer->in, sizeof(input)), 0);
             if (layer->kind == SLUICE_LAYER_ADD) {
                 CU_ASSERT_FATAL(layer->input2 > 0 && layer->input2 <= i);
@@ -86,15 +87,16 @@ TEST(shapes_chain_from_the_image_to_the_classes)
         const struct sluice_shape out = net.layers[net.num_layers - 1].out;
         CU_ASSERT(out.c == 7 && out.h == 1 && out.w == 1);
     }
-    build("alexnet", 224, 7);
+    build("alexnet", 224, 160, 7);
     CU_ASSERT_EQUAL(net.layers[0].out.h, 55);
+    CU_ASSERT_EQUAL(net.layers[0].out.w, 39);
     CU_ASSERT_EQUAL(net.layers[2].out.h, 27);
     CU_ASSERT_EQUAL(net.layers[12].out.h, 6);
 }
 
 TEST(every_parameter_belongs_to_one_layer)
 {
-    build("resnet18", 64, 10);
+    build("resnet18", 64, 64, 10);
     unsigned uses[SLUICE_NET_MAX_PARAMS] = {0};
     for (unsigned i = 0; i < net.num_layers; i++) {
         const struct sluice_layer *layer = &net.layers[i];
@@ -111,14 +113,17 @@ TEST(every_parameter_belongs_to_one_layer)
 TEST(names_what_it_refuses)
 {
     CHECK_FAILS(SLUICE_E_INVALID, "vgg",
-                sluice_net_build("vgg", 224, 10, -1, &net, sluice_test_err()));
+                sluice_net_build("vgg", 224, 224, 10, -1, &net, sluice_test_err()));
     CHECK_FAILS(SLUICE_E_INVALID, "at least 63",
-                sluice_net_build("alexnet", 62, 10, -1, &net, sluice_test_err()));
-    CU_ASSERT_EQUAL(sluice_net_build("small_cnn", 0, 10, -1, &net, NULL), SLUICE_E_INVALID);
-    CU_ASSERT_EQUAL(sluice_net_build("small_cnn", 100000, 10, -1, &net, NULL), SLUICE_E_INVALID);
-    CU_ASSERT_EQUAL(sluice_net_build("small_cnn", 64, 0, -1, &net, NULL), SLUICE_E_INVALID);
-    CU_ASSERT_EQUAL(sluice_net_build("alexnet", 224, 10, 1, &net, NULL), SLUICE_E_INVALID);
-    CU_ASSERT_EQUAL(sluice_net_build(NULL, 224, 10, -1, &net, NULL), SLUICE_E_INVALID);
+                sluice_net_build("alexnet", 62, 62, 10, -1, &net, sluice_test_err()));
+    CHECK_FAILS(SLUICE_E_INVALID, "224 x 62 (height x width): alexnet needs sides of at least 63",
+                sluice_net_build("alexnet", 224, 62, 10, -1, &net, sluice_test_err()));
+    CU_ASSERT_EQUAL(sluice_net_build("small_cnn", 0, 0, 10, -1, &net, NULL), SLUICE_E_INVALID);
+    CU_ASSERT_EQUAL(sluice_net_build("small_cnn", 100000, 100000, 10, -1, &net, NULL),
+                    SLUICE_E_INVALID);
+    CU_ASSERT_EQUAL(sluice_net_build("small_cnn", 64, 64, 0, -1, &net, NULL), SLUICE_E_INVALID);
+    CU_ASSERT_EQUAL(sluice_net_build("alexnet", 224, 224, 10, 1, &net, NULL), SLUICE_E_INVALID);
+    CU_ASSERT_EQUAL(sluice_net_build(NULL, 224, 224, 10, -1, &net, NULL), SLUICE_E_INVALID);
 }
 
 static unsigned depth;
@@ -144,27 +149,27 @@ TEST(a_model_deeper_than_a_net_holds_is_refused)
     static const struct sluice_net_model linears = {"linears", build_linears, 0};
     struct sluice_err err = {{0}};
     depth = SLUICE_NET_MAX_LAYERS;
-    CHECK_OK(sluice_net_build_model(&relus, 8, 10, -1, &net, &err));
+    CHECK_OK(sluice_net_build_model(&relus, 8, 8, 10, -1, &net, &err));
     CU_ASSERT_EQUAL(net.num_layers, SLUICE_NET_MAX_LAYERS);
     depth = 2 * SLUICE_NET_MAX_LAYERS;
     net.num_layers = 77;
-    CU_ASSERT_EQUAL(sluice_net_build_model(&relus, 8, 10, -1, &net, &err), SLUICE_E_INVALID);
+    CU_ASSERT_EQUAL(sluice_net_build_model(&relus, 8, 8, 10, -1, &net, &err), SLUICE_E_INVALID);
     CU_ASSERT_STRING_EQUAL(err.text,
                            "model: relus has 256 layers and 0 parameters; at most 128 and 128 fit");
     CU_ASSERT_EQUAL(net.num_layers, 77);
 
     memset(&err, 0, sizeof(err));
     depth = SLUICE_NET_MAX_PARAMS / 2;
-    CHECK_OK(sluice_net_build_model(&linears, 8, 10, -1, &net, &err));
+    CHECK_OK(sluice_net_build_model(&linears, 8, 8, 10, -1, &net, &err));
     CU_ASSERT_EQUAL(net.num_params, SLUICE_NET_MAX_PARAMS);
     depth++;
-    CU_ASSERT_EQUAL(sluice_net_build_model(&linears, 8, 10, -1, &net, &err), SLUICE_E_INVALID);
+    CU_ASSERT_EQUAL(sluice_net_build_model(&linears, 8, 8, 10, -1, &net, &err), SLUICE_E_INVALID);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "65 layers and 130 parameters"));
 }
 
 TEST(dropout_is_the_models_unless_given)
 {
-    build("alexnet", 64, 10);
+    build("alexnet", 64, 64, 10);
     unsigned num_dropouts = 0;
     for (unsigned i = 0; i < net.num_layers; i++) {
         if (net.layers[i].kind == SLUICE_LAYER_DROPOUT) {
@@ -173,7 +178,7 @@ TEST(dropout_is_the_models_unless_given)
         }
     }
     CU_ASSERT_EQUAL(num_dropouts, 2);
-    CHECK_OK(sluice_net_build("alexnet", 64, 10, 0.25, &net, NULL));
+    CHECK_OK(sluice_net_build("alexnet", 64, 64, 10, 0.25, &net, NULL));
     for (unsigned i = 0; i < net.num_layers; i++) {
         if (net.layers[i].kind == SLUICE_LAYER_DROPOUT)
             CU_ASSERT_EQUAL(net.layers[i].p, 0.25);
@@ -196,7 +201,7 @@ static void moments(const float *values, size_t count, double *mean, double *var
 TEST(initial_values_have_torchs_distributions)
 {
     double mean, variance, max;
-    build("alexnet", 64, 10);
+    build("alexnet", 64, 64, 10);
     int param = find_param("features.3.weight"); /* fan_in 64 * 25 */
     size_t count = net.params[param].count;
     float *values = malloc(count * sizeof(*values));
@@ -207,7 +212,7 @@ TEST(initial_values_have_torchs_distributions)
     CU_ASSERT_DOUBLE_EQUAL(variance * 1600 * 3, 1, 0.01);
     free(values);
 
-    build("resnet18", 64, 10);
+    build("resnet18", 64, 64, 10);
     param = find_param("layer4.1.conv2.weight"); /* fan_out 512 * 9 */
     count = net.params[param].count;
     values = malloc(count * sizeof(*values));
@@ -228,7 +233,7 @@ TEST(initial_values_have_torchs_distributions)
 
 TEST(initial_values_differ_by_seed_and_parameter_alone)
 {
-    build("small_cnn", 64, 10);
+    build("small_cnn", 64, 64, 10);
     const unsigned param = (unsigned)find_param("classifier.weight");
     const size_t bytes = net.params[param].count * sizeof(float);
     float *a = malloc(bytes), *b = malloc(bytes);

@@ -19,7 +19,8 @@ static struct sluice_train_options options_of(const char *model)
         .device = "cuda",
         .model = model,
         .num_classes = CLASSES,
-        .image_size = SIZE,
+        .height = SIZE,
+        .width = SIZE,
         .batch_size = N,
         .lr = 0.01,
         .momentum = 0.9,
@@ -252,7 +253,7 @@ TEST(a_run_from_a_checkpoint_goes_on_as_if_never_stopped)
 TEST(a_single_value_can_be_normalised)
 {
     struct sluice_train_options options = options_of("small_cnn");
-    options.image_size = 16;
+    options.height = options.width = 16;
     options.batch_size = 1;
     struct sluice_trainer *trainer = train_test_create(&options);
     train_test_fill_batch(1, 16, CLASSES, 0, pixels, labels);
@@ -275,7 +276,7 @@ TEST(a_single_value_can_be_normalised)
 TEST(a_batch_beyond_the_devices_memory_is_an_error)
 {
     struct sluice_train_options options = options_of("alexnet");
-    options.image_size = 1024;
+    options.height = options.width = 1024;
     options.batch_size = 1000000;
     struct sluice_trainer *trainer = NULL;
     CHECK_FAILS(SLUICE_E_NO_MEMORY, "batch",

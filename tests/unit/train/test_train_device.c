@@ -25,7 +25,8 @@ static struct sluice_train_options small_options(void)
         .device = device,
         .model = "small_cnn",
         .num_classes = CLASSES,
-        .image_size = SIZE,
+        .height = SIZE,
+        .width = SIZE,
         .batch_size = BATCH,
         .lr = 0.05,
         .momentum = 0.9,
@@ -391,6 +392,70 @@ TEST(parameters_come_back_as_they_were_set)
     sluice_trainer_destroy(trainer);
 }
 
+enum { WIDE = 24 };
+
+/* The parameters of `from`, with the kernels of its convolutions transposed. */
+static void copy_transposed(struct sluice_trainer *from, struct sluice_trainer *to)
+{
+    for (size_t i = 0; i < sluice_trainer_num_params(from); i++) {
+        const size_t count = sluice_trainer_param_count(from, i);
+        unsigned stage;
+        char rest[16];
+        const bool is_kernel =
+            sscanf(sluice_trainer_param_name(from, i), "features.%u.%15s", &stage, rest) == 2 &&
+            stage % 3 == 0 && strcmp(rest, "weight") == 0;
+        float *values = malloc(count * sizeof(*values));
+        train_test_require(sluice_trainer_get_param(from, i, values, &err), &err);
+        for (size_t k = 0; is_kernel && k < count; k += 9) {
+            for (size_t y = 0; y < 3; y++) {
+                for (size_t x = 0; x < y; x++) {
+                    const float kept = values[k + 3 * y + x];
+                    values[k + 3 * y + x] = values[k + 3 * x + y];
+                    values[k + 3 * x + y] = kept;
+                }
+            }
+        }
+        train_test_require(sluice_trainer_set_param(to, i, values, &err), &err);
+        free(values);
+    }
+}
+
+/* Transposed images and kernels make the same sums. */
+TEST(images_need_not_be_square)
+{
+    static uint8_t wide[BATCH * SIZE * WIDE * 3], tall[sizeof(wide)];
+    struct sluice_train_options options = small_options();
+    options.lr = options.weight_decay = 0;
+    options.width = WIDE;
+    struct sluice_trainer *of_wide = create(&options);
+    options.height = WIDE;
+    options.width = SIZE;
+    struct sluice_trainer *of_tall = create(&options);
+    copy_transposed(of_wide, of_tall);
+    for (size_t i = 0; i < sizeof(wide); i++) {
+        const size_t n = i / (SIZE * WIDE * 3), y = i / (WIDE * 3) % SIZE, x = i / 3 % WIDE;
+        wide[i] = (uint8_t)(i * i % 251 + (x > y ? 4 : 0));
+        tall[((n * WIDE + x) * SIZE + y) * 3 + i % 3] = wide[i];
+    }
+    struct sluice_train_batch rows = {.pixels = wide, .labels = labels, .n = BATCH};
+    train_test_require(sluice_trainer_step(of_wide, &rows, &err), &err);
+    rows.pixels = tall;
+    train_test_require(sluice_trainer_step(of_tall, &rows, &err), &err);
+    CU_ASSERT_DOUBLE_EQUAL(collect(of_wide).loss_sum / collect(of_tall).loss_sum, 1, 1e-5);
+
+    train_test_require(sluice_trainer_save(of_wide, sluice_test_path("wide.ckpt"), NULL, &err),
+                       &err);
+    train_test_require(sluice_trainer_load(of_wide, sluice_test_path("wide.ckpt"), NULL, &err),
+                       &err);
+    CHECK_FAILS(
+        SLUICE_E_INVALID,
+        "images of 16 x 24 (height x width) and 5 classes, not from "
+        "small_cnn with images of 24 x 16",
+        sluice_trainer_load(of_tall, sluice_test_path("wide.ckpt"), NULL, sluice_test_err()));
+    sluice_trainer_destroy(of_wide);
+    sluice_trainer_destroy(of_tall);
+}
+
 /* Parameters, momentum, statistics, step count (dropout) and seed all come back: the run that
  * goes on from the file is the run that was not interrupted, bit for bit on the CPU. */
 TEST(a_resumed_run_is_the_uninterrupted_one)
@@ -536,8 +601,9 @@ TEST(a_step_with_batch_ops_learns_what_is_made_by_hand)
     of_key.key = &key;
     struct sluice_mix_batch drawn;
     struct sluice_mix_row rows[BATCH];
-    train_test_require(sluice_mix_draw(&options.batch_ops, options.seed, &of_key, SIZE, CLASSES,
-                                       &drawn, rows, &err),
+    train_test_require(sluice_mix_draw(&options.batch_ops, options.seed, &of_key,
+                                       (struct sluice_size){SIZE, SIZE}, CLASSES, &drawn, rows,
+                                       &err),
                        &err);
     CU_ASSERT(drawn.kind == SLUICE_MIX_CUTMIX && drawn.other > 0.1f && drawn.own > 0.1f);
 
@@ -606,8 +672,8 @@ TEST(rows_on_a_device_are_refused_without_one)
 
 TEST(refuses_options_that_make_no_sense)
 {
-    static const char *const words[] = {"lr",    "momentum",   "weight_decay", "dropout",
-                                        "table", "image_size", "model"};
+    static const char *const words[] = {"lr",    "momentum", "weight_decay", "dropout",
+                                        "table", "sides",    "model"};
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(words); i++) {
         struct sluice_train_options options = small_options();
         options.lr = i == 0 ? -1 : options.lr;
@@ -615,7 +681,7 @@ TEST(refuses_options_that_make_no_sense)
         options.weight_decay = i == 2 ? INFINITY : options.weight_decay;
         options.dropout = i == 3 ? 1 : options.dropout;
         options.table = i == 4 ? NULL : options.table;
-        options.image_size = i == 5 ? 0 : options.image_size;
+        options.height = i == 5 ? 0 : options.height;
         options.model = i == 6 ? "lenet" : options.model;
         struct sluice_trainer *trainer = NULL;
         memset(&err, 0, sizeof(err));

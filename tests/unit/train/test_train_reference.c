@@ -162,10 +162,11 @@ static void run_case(const char *model)
     double seed;
     do {
         CU_ASSERT_FATAL(next_line());
-        sscanf(line, "case %31s %u %u %u %lf %lf %lf %lf %lf", name, &options.image_size,
+        sscanf(line, "case %31s %u %u %u %lf %lf %lf %lf %lf", name, &options.height,
                &options.num_classes, &options.batch_size, &seed, &options.lr, &options.momentum,
                &options.weight_decay, &options.dropout);
     } while (strcmp(name, model) != 0);
+    options.width = options.height;
     options.model = model;
     tolerance = allow_tf32 ? tf32 : float32;
     if (strcmp(device, "cpu") == 0 && strcmp(model, "resnet18") != 0)
@@ -173,7 +174,7 @@ static void run_case(const char *model)
     options.seed = (uint64_t)seed;
 
     struct sluice_trainer *trainer = train_test_create(&options);
-    const unsigned n = options.batch_size, size = options.image_size;
+    const unsigned n = options.batch_size, size = options.height;
     uint8_t *pixels = malloc((size_t)n * size * size * 3);
     uint32_t *labels = malloc(n * sizeof(*labels));
     train_test_fill_batch(n, size, options.num_classes, 0, pixels, labels);

@@ -12,7 +12,7 @@
 static struct sluice_train_options none_options(void)
 {
     return (struct sluice_train_options){
-        .device = "none", .num_classes = 10, .image_size = 8, .batch_size = 20};
+        .device = "none", .num_classes = 10, .height = 8, .width = 8, .batch_size = 20};
 }
 
 static const uint8_t pixels[20 * 8 * 8 * 3];
