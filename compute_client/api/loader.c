@@ -156,6 +156,29 @@ const char *sluice_loader_path(const struct sluice_loader *loader, uint64_t samp
                : NULL;
 }
 
+unsigned sluice_loader_num_fields(const struct sluice_loader *loader)
+{
+    return loader->manifest && loader->manifest->target_type.kind ? 1 : 0;
+}
+
+struct sluice_field sluice_loader_field(const struct sluice_loader *loader, unsigned field)
+{
+    if (field >= sluice_loader_num_fields(loader))
+        return (struct sluice_field){.name = NULL};
+    const struct sluice_target_type type = loader->manifest->target_type;
+    return (struct sluice_field){.name = "target",
+                                 .kind = type.kind == SLUICE_TARGETS_VECTOR ? SLUICE_FIELD_VECTOR
+                                                                            : SLUICE_FIELD_BYTES,
+                                 .dim = type.dim};
+}
+
+const void *sluice_loader_field_value(const struct sluice_loader *loader, unsigned field,
+                                      uint64_t sample_id, size_t *bytes)
+{
+    return field < sluice_loader_num_fields(loader) ? sluice_loader_target(loader, sample_id, bytes)
+                                                    : NULL;
+}
+
 const void *sluice_loader_target(const struct sluice_loader *loader, uint64_t sample_id,
                                  size_t *bytes)
 {

@@ -9,6 +9,17 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "a float32 is used as it lies there");
 
+const char *sluice_field_kind_name(enum sluice_field_kind kind)
+{
+    static const char *const names[SLUICE_NUM_FIELD_KINDS] = {
+        [SLUICE_FIELD_NONE] = "none",           [SLUICE_FIELD_VECTOR] = "vector",
+        [SLUICE_FIELD_BYTES] = "bytes",         [SLUICE_FIELD_TEXT] = "text",
+        [SLUICE_FIELD_JSON] = "json",           [SLUICE_FIELD_BOXES] = "boxes",
+        [SLUICE_FIELD_KEYPOINTS] = "keypoints", [SLUICE_FIELD_MASK] = "mask",
+    };
+    return kind < SLUICE_NUM_FIELD_KINDS ? names[kind] : "unknown";
+}
+
 const char *sluice_target_type_flaw(struct sluice_target_type type)
 {
     const bool is_vector = type.kind == SLUICE_TARGETS_VECTOR;

@@ -144,6 +144,30 @@ enum sluice_target_kind {
     SLUICE_TARGETS_BYTES,  /* of any length */
 };
 
+/* The kind of a field: values that a dataset has for each sample in addition to its label, under a
+ * name (`offload_dataset index --target`, `--annotations`). */
+enum sluice_field_kind {
+    SLUICE_FIELD_NONE,
+    SLUICE_FIELD_VECTOR, /* dim float32 */
+    SLUICE_FIELD_BYTES,  /* of any length */
+    SLUICE_FIELD_TEXT,   /* UTF-8 */
+    SLUICE_FIELD_JSON,   /* a JSON text in UTF-8 */
+    /* n boxes of 20 bytes: first float32 [n][4], x1 y1 x2 y2 in pixels of the file (the edges of a
+     * w x h image are 0, w, 0, h), then uint32 [n], their classes.  n may be 0. */
+    SLUICE_FIELD_BOXES,
+    SLUICE_FIELD_KEYPOINTS, /* float32 [n][dim][3]: x, y as of boxes, and visibility; n may be 0 */
+    SLUICE_FIELD_MASK,      /* a file of an image */
+    SLUICE_NUM_FIELD_KINDS,
+};
+SLUICE_API const char *sluice_field_kind_name(enum sluice_field_kind kind); /* "boxes" */
+
+#define SLUICE_MAX_FIELDS 16
+struct sluice_field {
+    const char *name; /* UTF-8, unique within a dataset */
+    enum sluice_field_kind kind;
+    uint32_t dim; /* numbers of a vector, keypoints of an object; else 0 */
+};
+
 /* --- loader --- */
 
 struct sluice_loader;
@@ -227,9 +251,19 @@ SLUICE_API SLUICE_MUST_USE sluice_status
 sluice_loader_draws(const struct sluice_loader *loader, const struct sluice_drawn_sample *sample,
                     char **json, struct sluice_err *err);
 
-/* The target of a sample: target_dim float32s, aligned to 4 bytes, or bytes without alignment;
- * *bytes is its size.  The loader must be open; the memory is valid until it is closed.  NULL:
- * unknown id, or a dataset without targets. */
+/* The fields of the dataset, numbered from 0 to sluice_loader_num_fields() - 1.  The loader must be
+ * open; names are valid until it is closed.  An unknown number gives a field of kind NONE. */
+SLUICE_API unsigned sluice_loader_num_fields(const struct sluice_loader *loader);
+SLUICE_API struct sluice_field sluice_loader_field(const struct sluice_loader *loader,
+                                                   unsigned field);
+/* The value of a sample's field, in the layout of its kind; *bytes is its size.  Vectors, boxes and
+ * keypoints are aligned to 4 bytes.  The memory is valid until the loader is closed.  NULL: unknown
+ * id or field. */
+SLUICE_API const void *sluice_loader_field_value(const struct sluice_loader *loader, unsigned field,
+                                                 uint64_t sample_id, size_t *bytes);
+
+/* The value of field 0 as a target: target_dim float32s of a vector, else bytes.  NULL: unknown id,
+ * or a dataset without fields. */
 SLUICE_API const void *sluice_loader_target(const struct sluice_loader *loader, uint64_t sample_id,
                                             size_t *bytes);
 

@@ -341,6 +341,14 @@ static void check_targets(const char *const *settings)
     }
     size_t bytes;
     CU_ASSERT_PTR_NULL(sluice_loader_target(loader, NUM_IMAGES, &bytes));
+    CU_ASSERT_EQUAL_FATAL(sluice_loader_num_fields(loader), 1);
+    const struct sluice_field field = sluice_loader_field(loader, 0);
+    CU_ASSERT_EQUAL(field.kind, SLUICE_FIELD_BYTES);
+    CU_ASSERT_STRING_EQUAL(field.name, "target");
+    CU_ASSERT_PTR_EQUAL(sluice_loader_field_value(loader, 0, 1, &bytes),
+                        sluice_loader_target(loader, 1, &bytes));
+    CU_ASSERT_PTR_NULL(sluice_loader_field_value(loader, 1, 1, &bytes));
+    CU_ASSERT_EQUAL(sluice_loader_field(loader, 1).kind, SLUICE_FIELD_NONE);
     sluice_loader_close(loader);
 }
 
