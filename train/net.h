@@ -33,6 +33,11 @@ struct sluice_shape {
     uint32_t c, h, w;
 };
 
+static inline size_t sluice_shape_elements(struct sluice_shape shape)
+{
+    return (size_t)shape.c * shape.h * shape.w;
+}
+
 struct sluice_layer {
     enum sluice_layer_kind kind;
     /* Tensor indices; input2: ADD only. */

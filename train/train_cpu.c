@@ -1,15 +1,16 @@
 #include "train/onednn_shim.h"
+#include "train/plain.h"
 #include "train/trainer_internal.h"
 
 #include "base/array.h"
 #include "base/cpu.h"
 
 #include <assert.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Walks the net forwards and backwards on oneDNN; layers that oneDNN lacks or does no faster are C.
+/* Walks the net forwards and backwards on oneDNN; what it lacks or does no faster is in
+ * plain.h.
  *
  * Images lie N x H x W x C up to the average pool, which writes N x C x H x W: from there on a
  * sample is the vector that torch's flatten gives, and linear layers read it as it is.
@@ -26,9 +27,6 @@
 /* Batch sizes that stay ready.  The last batch of an epoch is short, and batches with skipped
  * samples have other sizes. */
 #define MAX_PLANS 4
-
-#define BATCHNORM_EPSILON 1e-5f
-#define BATCHNORM_MOMENTUM 0.1
 
 struct plan { /* for batches of n */
     unsigned n;
@@ -66,11 +64,6 @@ struct cpu_trainer {
     /* Loss and hits since the last progress or collect. */
     struct sluice_train_totals totals;
 };
-
-static size_t elements(struct sluice_shape shape)
-{
-    return (size_t)shape.c * shape.h * shape.w;
-}
 
 static sluice_status alloc_array(struct cpu_trainer *cpu, size_t count, float **array,
                                  struct sluice_err *err)
@@ -127,17 +120,19 @@ static sluice_status make_tensors(struct cpu_trainer *cpu, struct sluice_err *er
             cpu->num_readers[net->layers[i].input2]++;
     }
 
-    sluice_status status = alloc_array(cpu, n * elements(net->layers[0].in), &cpu->tensors[0], err);
+    sluice_status status =
+        alloc_array(cpu, n * sluice_shape_elements(net->layers[0].in), &cpu->tensors[0], err);
     for (unsigned i = 0; !status && i < net->num_layers; i++) {
         const struct sluice_layer *layer = &net->layers[i];
         if (is_in_place(layer->kind)) {
             assert(cpu->num_readers[layer->input] == 1 && layer->input > 0);
             cpu->tensors[i + 1] = cpu->tensors[layer->input];
         } else {
-            status = alloc_array(cpu, n * elements(layer->out), &cpu->tensors[i + 1], err);
+            status =
+                alloc_array(cpu, n * sluice_shape_elements(layer->out), &cpu->tensors[i + 1], err);
         }
         if (!status && layer->kind == SLUICE_LAYER_DROPOUT)
-            status = alloc_array(cpu, n * elements(layer->out), &cpu->masks[i], err);
+            status = alloc_array(cpu, n * sluice_shape_elements(layer->out), &cpu->masks[i], err);
         if (!status && layer->kind == SLUICE_LAYER_BATCHNORM)
             status = alloc_array(cpu, layer->in.c, &cpu->means[i], err);
         if (!status && layer->kind == SLUICE_LAYER_BATCHNORM)
@@ -148,7 +143,7 @@ static sluice_status make_tensors(struct cpu_trainer *cpu, struct sluice_err *er
     size_t largest_shared = 0;
     for (unsigned i = net->num_layers; !status && i > 0; i--) {
         const struct sluice_layer *layer = &net->layers[i - 1];
-        const size_t count = n * elements(layer->out);
+        const size_t count = n * sluice_shape_elements(layer->out);
         if (!cpu->diffs[i])
             status = alloc_array(cpu, count, &cpu->diffs[i], err);
         if (is_in_place_backward(layer->kind)) {
@@ -213,7 +208,7 @@ static sluice_status plan_layer(struct cpu_trainer *cpu, struct plan *plan, unsi
         .pad = layer->pad,
         .has_bias = layer->bias >= 0,
         .needs_diff_src = layer->input > 0,
-        .epsilon = BATCHNORM_EPSILON,
+        .epsilon = SLUICE_PLAIN_EPSILON,
     };
     switch (layer->kind) {
     case SLUICE_LAYER_CONV:
@@ -221,7 +216,7 @@ static sluice_status plan_layer(struct cpu_trainer *cpu, struct plan *plan, unsi
         break;
     case SLUICE_LAYER_LINEAR:
         geometry.kind = SLUICE_ONEDNN_LINEAR;
-        geometry.c = (unsigned)elements(layer->in);
+        geometry.c = (unsigned)sluice_shape_elements(layer->in);
         geometry.h = geometry.w = 1;
         break;
     case SLUICE_LAYER_MAXPOOL:
@@ -274,122 +269,6 @@ static sluice_status get_plan(struct cpu_trainer *cpu, unsigned n, struct plan *
     return SLUICE_OK;
 }
 
-/* Layers in C */
-
-static void input_from_pixels(const struct cpu_trainer *cpu, const struct sluice_train_batch *batch)
-{
-    const float(*table)[256] = cpu->base.options.table;
-    const size_t count = batch->n * elements(cpu->base.net.layers[0].in);
-    float *out = cpu->tensors[0];
-    for (size_t i = 0; i < count; i += 3) {
-        out[i] = table[0][batch->pixels[i]];
-        out[i + 1] = table[1][batch->pixels[i + 1]];
-        out[i + 2] = table[2][batch->pixels[i + 2]];
-    }
-}
-
-/* The input rows of output row i, as torch's adaptive pooling has them; they may overlap. */
-static void bin(uint32_t i, uint32_t in, uint32_t out, uint32_t *start, uint32_t *end)
-{
-    *start = (uint32_t)((uint64_t)i * in / out);
-    *end = (uint32_t)(((uint64_t)(i + 1) * in + out - 1) / out);
-}
-
-/* out: C x H x W; in: H x W x C.  One sample. */
-static void avgpool_forward(const struct sluice_layer *layer, const float *in, float *out)
-{
-    const uint32_t num_c = layer->in.c;
-    for (uint32_t y = 0; y < layer->out.h; y++) {
-        uint32_t y0, y1;
-        bin(y, layer->in.h, layer->out.h, &y0, &y1);
-        for (uint32_t x = 0; x < layer->out.w; x++) {
-            uint32_t x0, x1;
-            bin(x, layer->in.w, layer->out.w, &x0, &x1);
-            const float scale = 1.0f / (float)((y1 - y0) * (x1 - x0));
-            for (uint32_t c = 0; c < num_c; c++) {
-                float sum = 0;
-                for (uint32_t j = y0; j < y1; j++) {
-                    for (uint32_t i = x0; i < x1; i++)
-                        sum += in[((size_t)j * layer->in.w + i) * num_c + c];
-                }
-                out[((size_t)c * layer->out.h + y) * layer->out.w + x] = sum * scale;
-            }
-        }
-    }
-}
-
-static void avgpool_backward(const struct sluice_layer *layer, const float *diff_out,
-                             float *diff_in)
-{
-    const uint32_t num_c = layer->in.c;
-    memset(diff_in, 0, elements(layer->in) * sizeof(float));
-    for (uint32_t y = 0; y < layer->out.h; y++) {
-        uint32_t y0, y1;
-        bin(y, layer->in.h, layer->out.h, &y0, &y1);
-        for (uint32_t x = 0; x < layer->out.w; x++) {
-            uint32_t x0, x1;
-            bin(x, layer->in.w, layer->out.w, &x0, &x1);
-            const float scale = 1.0f / (float)((y1 - y0) * (x1 - x0));
-            for (uint32_t j = y0; j < y1; j++) {
-                for (uint32_t i = x0; i < x1; i++) {
-                    for (uint32_t c = 0; c < num_c; c++)
-                        diff_in[((size_t)j * layer->in.w + i) * num_c + c] +=
-                            diff_out[((size_t)c * layer->out.h + y) * layer->out.w + x] * scale;
-                }
-            }
-        }
-    }
-}
-
-static void multiply(float *values, const float *by, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        values[i] *= by[i];
-}
-
-static void add(float *values, const float *by, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        values[i] += by[i];
-}
-
-/* out = in * scale + shift by channel, with the running statistics folded in. */
-static void batchnorm_evaluate(struct cpu_trainer *cpu, unsigned i, size_t num_pixels)
-{
-    const struct sluice_layer *layer = &cpu->base.net.layers[i];
-    const uint32_t num_c = layer->in.c;
-    const float *mean = cpu->values[layer->running_mean];
-    const float *variance = cpu->values[layer->running_var];
-    float *scale = cpu->variances[i], *shift = cpu->means[i]; /* free between steps */
-    for (uint32_t c = 0; c < num_c; c++) {
-        const double factor =
-            cpu->values[layer->weight][c] / sqrt((double)variance[c] + (double)BATCHNORM_EPSILON);
-        scale[c] = (float)factor;
-        shift[c] = (float)(cpu->values[layer->bias][c] - mean[c] * factor);
-    }
-    const float *in = cpu->tensors[layer->input];
-    float *out = cpu->tensors[i + 1];
-    for (size_t pixel = 0; pixel < num_pixels; pixel++, in += num_c, out += num_c) {
-        for (uint32_t c = 0; c < num_c; c++)
-            out[c] = in[c] * scale[c] + shift[c];
-    }
-}
-
-/* torch keeps the unbiased variance.  A single value has variance 0, and no unbiased one. */
-static void update_running(struct cpu_trainer *cpu, unsigned i, size_t num_pixels)
-{
-    const struct sluice_layer *layer = &cpu->base.net.layers[i];
-    const double unbias = num_pixels > 1 ? (double)num_pixels / (double)(num_pixels - 1) : 1;
-    float *mean = cpu->values[layer->running_mean];
-    float *variance = cpu->values[layer->running_var];
-    for (uint32_t c = 0; c < layer->in.c; c++) {
-        mean[c] =
-            (float)((1 - BATCHNORM_MOMENTUM) * mean[c] + BATCHNORM_MOMENTUM * cpu->means[i][c]);
-        variance[c] = (float)((1 - BATCHNORM_MOMENTUM) * variance[c] +
-                              BATCHNORM_MOMENTUM * unbias * cpu->variances[i][c]);
-    }
-}
-
 static struct sluice_onednn_arrays arrays_of(struct cpu_trainer *cpu, unsigned i)
 {
     const struct sluice_layer *layer = &cpu->base.net.layers[i];
@@ -407,34 +286,49 @@ static struct sluice_onednn_arrays arrays_of(struct cpu_trainer *cpu, unsigned i
     };
 }
 
+/* By the running statistics: the batch's are not used, so scale and shift take their place. */
+static void evaluate_batchnorm(struct cpu_trainer *cpu, unsigned i, size_t num_pixels)
+{
+    const struct sluice_layer *layer = &cpu->base.net.layers[i];
+    float *const *values = cpu->values;
+    float *scale = cpu->variances[i], *shift = cpu->means[i];
+    sluice_plain_fold_batchnorm(values[layer->weight], values[layer->bias],
+                                values[layer->running_mean], values[layer->running_var],
+                                layer->in.c, scale, shift);
+    sluice_plain_affine(cpu->tensors[layer->input], scale, shift, num_pixels, layer->in.c,
+                        cpu->tensors[i + 1]);
+}
+
 static sluice_status forward_layer(struct cpu_trainer *cpu, struct plan *plan, unsigned i,
                                    bool is_training, struct sluice_err *err)
 {
     const struct sluice_layer *layer = &cpu->base.net.layers[i];
-    const size_t in_count = elements(layer->in), out_count = elements(layer->out);
+    const size_t in_count = sluice_shape_elements(layer->in),
+                 out_count = sluice_shape_elements(layer->out);
     const size_t num_pixels = (size_t)plan->n * layer->in.h * layer->in.w;
     float *out = cpu->tensors[i + 1];
     switch (layer->kind) {
     case SLUICE_LAYER_BATCHNORM:
         if (!is_training) {
-            batchnorm_evaluate(cpu, i, num_pixels);
+            evaluate_batchnorm(cpu, i, num_pixels);
             return SLUICE_OK;
         }
         break;
     case SLUICE_LAYER_AVGPOOL:
         for (unsigned s = 0; s < plan->n; s++)
-            avgpool_forward(layer, cpu->tensors[layer->input] + s * in_count, out + s * out_count);
+            sluice_plain_avgpool(layer, cpu->tensors[layer->input] + s * in_count,
+                                 out + s * out_count);
         return SLUICE_OK;
     case SLUICE_LAYER_DROPOUT:
         if (is_training && layer->p > 0) {
             sluice_net_dropout_mask(cpu->base.options.seed, cpu->base.steps, i, layer->p,
                                     cpu->masks[i], plan->n * out_count);
-            multiply(out, cpu->masks[i], plan->n * out_count);
+            sluice_plain_multiply(out, cpu->masks[i], plan->n * out_count);
         }
         return SLUICE_OK;
     case SLUICE_LAYER_ADD:
         memcpy(out, cpu->tensors[layer->input], plan->n * out_count * sizeof(float));
-        add(out, cpu->tensors[layer->input2], plan->n * out_count);
+        sluice_plain_add(out, cpu->tensors[layer->input2], plan->n * out_count);
         return SLUICE_OK;
     case SLUICE_LAYER_CONV:
     case SLUICE_LAYER_RELU:
@@ -445,7 +339,9 @@ static sluice_status forward_layer(struct cpu_trainer *cpu, struct plan *plan, u
     const struct sluice_onednn_arrays arrays = arrays_of(cpu, i);
     const sluice_status status = sluice_onednn_forward(plan->layers[i], &arrays, err);
     if (!status && layer->kind == SLUICE_LAYER_BATCHNORM)
-        update_running(cpu, i, num_pixels);
+        sluice_plain_update_running(cpu->means[i], cpu->variances[i], num_pixels, layer->in.c,
+                                    cpu->values[layer->running_mean],
+                                    cpu->values[layer->running_var]);
     return status;
 }
 
@@ -454,7 +350,8 @@ static sluice_status backward_layer(struct cpu_trainer *cpu, struct plan *plan, 
                                     bool *has_diff, struct sluice_err *err)
 {
     const struct sluice_layer *layer = &cpu->base.net.layers[i];
-    const size_t in_count = elements(layer->in), out_count = elements(layer->out);
+    const size_t in_count = sluice_shape_elements(layer->in),
+                 out_count = sluice_shape_elements(layer->out);
     struct sluice_onednn_arrays arrays = arrays_of(cpu, i);
     const bool adds = layer->input > 0 && has_diff[layer->input];
     if (adds)
@@ -464,16 +361,16 @@ static sluice_status backward_layer(struct cpu_trainer *cpu, struct plan *plan, 
     switch (layer->kind) {
     case SLUICE_LAYER_AVGPOOL:
         for (unsigned s = 0; s < plan->n; s++)
-            avgpool_backward(layer, arrays.diff_dst + s * out_count,
-                             arrays.diff_src + s * in_count);
+            sluice_plain_avgpool_backward(layer, arrays.diff_dst + s * out_count,
+                                          arrays.diff_src + s * in_count);
         break;
     case SLUICE_LAYER_DROPOUT:
         if (layer->p > 0)
-            multiply(arrays.diff_dst, cpu->masks[i], plan->n * out_count);
+            sluice_plain_multiply(arrays.diff_dst, cpu->masks[i], plan->n * out_count);
         break;
     case SLUICE_LAYER_ADD: /* the first branch's gradient is this array already */
         if (has_diff[layer->input2])
-            add(cpu->diffs[layer->input2], arrays.diff_dst, plan->n * out_count);
+            sluice_plain_add(cpu->diffs[layer->input2], arrays.diff_dst, plan->n * out_count);
         else
             memcpy(cpu->diffs[layer->input2], arrays.diff_dst, plan->n * out_count * sizeof(float));
         has_diff[layer->input2] = true;
@@ -487,51 +384,20 @@ static sluice_status backward_layer(struct cpu_trainer *cpu, struct plan *plan, 
         break;
     }
     if (!status && adds)
-        add(cpu->diffs[layer->input], cpu->branch, plan->n * in_count);
+        sluice_plain_add(cpu->diffs[layer->input], cpu->branch, plan->n * in_count);
     has_diff[layer->input] = true;
     return status;
 }
 
-/* Softmax and cross-entropy of one sample, in double; diff (may be NULL) is its gradient times
- * `weight`.  Ties in rank go to the lower class. */
-static void loss_of(const float *logits, uint32_t num_classes, uint32_t label, double weight,
-                    float *diff, struct sluice_train_totals *totals)
-{
-    double max = logits[0];
-    unsigned rank = 0;
-    for (uint32_t c = 0; c < num_classes; c++) {
-        max = fmax(max, logits[c]);
-        rank += logits[c] > logits[label] || (logits[c] == logits[label] && c < label);
-    }
-    double sum = 0;
-    for (uint32_t c = 0; c < num_classes; c++)
-        sum += exp(logits[c] - max);
-    totals->loss_sum += log(sum) + max - logits[label];
-    totals->top1 += rank < 1;
-    totals->top5 += rank < 5;
-    for (uint32_t c = 0; diff && c < num_classes; c++)
-        diff[c] = (float)((exp(logits[c] - max) / sum - (c == label)) * weight);
-}
-
-/* torch.optim.SGD: g += weight_decay * w; m = momentum * m + g; w -= lr * m.  Its first step
- * sets m = g, which m = 0 gives as well. */
 static void descend(struct cpu_trainer *cpu)
 {
     const struct sluice_net *net = &cpu->base.net;
-    const float lr = (float)cpu->base.lr;
-    const float momentum = (float)cpu->base.options.momentum;
-    const float weight_decay = (float)cpu->base.options.weight_decay;
+    const struct sluice_train_options *options = &cpu->base.options;
     for (unsigned p = 0; p < net->num_params; p++) {
-        if (!net->params[p].is_trained)
-            continue;
-        float *restrict w = cpu->values[p];
-        float *restrict m = cpu->momenta[p];
-        const float *restrict g = cpu->grads[p];
-        const size_t count = net->params[p].count;
-        for (size_t i = 0; i < count; i++) {
-            m[i] = momentum * m[i] + (g[i] + weight_decay * w[i]);
-            w[i] -= lr * m[i];
-        }
+        if (net->params[p].is_trained)
+            sluice_plain_descend(cpu->values[p], cpu->momenta[p], cpu->grads[p],
+                                 net->params[p].count, (float)cpu->base.lr,
+                                 (float)options->momentum, (float)options->weight_decay);
     }
 }
 
@@ -548,7 +414,8 @@ static sluice_status run(struct cpu_trainer *cpu, const struct sluice_train_batc
         sluice_mix_input(&base->mix.batch, base->mix.rows, batch->pixels, base->options.table,
                          base->mix.quantiles, cpu->tensors[0]);
     else
-        input_from_pixels(cpu, batch);
+        sluice_plain_input(base->options.table, batch->pixels,
+                           batch->n * sluice_shape_elements(net->layers[0].in), cpu->tensors[0]);
     for (unsigned i = 0; !status && i < net->num_layers; i++)
         status = forward_layer(cpu, *plan, i, is_training, err);
     if (status)
@@ -562,8 +429,8 @@ static sluice_status run(struct cpu_trainer *cpu, const struct sluice_train_batc
             sluice_mix_loss(&base->mix.batch, s, batch->labels, logits + at, net->num_classes,
                             1.0 / batch->n, diff + at, &cpu->totals);
         else
-            loss_of(logits + at, net->num_classes, batch->labels[s], 1.0 / batch->n,
-                    diff ? diff + at : NULL, &cpu->totals);
+            sluice_plain_loss(logits + at, net->num_classes, batch->labels[s], 1.0 / batch->n,
+                              diff ? diff + at : NULL, &cpu->totals);
     }
     return SLUICE_OK;
 }

@@ -25,7 +25,7 @@
 static sluice_status upload(struct cuda_trainer *cuda, const struct sluice_train_batch *batch,
                             struct slot *slot, struct sluice_err *err)
 {
-    const size_t bytes = batch->n * cuda_elements(cuda->base.net.layers[0].in);
+    const size_t bytes = batch->n * sluice_shape_elements(cuda->base.net.layers[0].in);
     const size_t label_bytes = batch->n * sizeof(*batch->labels);
     const size_t row_bytes = batch->n * sizeof(*slot->rows);
     memcpy(slot->pinned_labels, batch->labels, label_bytes);
@@ -67,7 +67,7 @@ static sluice_status forward(struct cuda_trainer *cuda, struct plan *plan, const
         is_mixed ? sluice_cuda_mix_input(cuda->compute, mix, slot->rows, pixels, cuda->table,
                                          cuda->quantiles, cuda->tensors[0])
                  : sluice_cuda_input(cuda->compute, pixels, cuda->table, cuda->tensors[0],
-                                     plan->n * cuda_elements(net->layers[0].in));
+                                     plan->n * sluice_shape_elements(net->layers[0].in));
     sluice_status status = cuda_check(input, "the input", err);
     for (unsigned i = 0; !status && i < net->num_layers; i++)
         status = cuda_forward_layer(cuda, plan, i, is_training, err);

@@ -38,7 +38,7 @@ static sluice_status add_bias(struct cuda_trainer *cuda, unsigned n, unsigned i,
     const struct sluice_layer *layer = &cuda->base.net.layers[i];
     return cuda_check(sluice_cuda_bias(cuda->compute, cuda->tensors[i + 1],
                                        cuda_array(cuda, SLUICE_ARRAY_VALUE, (unsigned)layer->bias),
-                                       n * cuda_elements(layer->out), layer->out.c,
+                                       n * sluice_shape_elements(layer->out), layer->out.c,
                                        does_relu(&cuda->base.net, i)),
                       "adding a bias", err);
 }
@@ -122,7 +122,7 @@ static sluice_status linear_forward(struct cuda_trainer *cuda, unsigned n, unsig
                                     struct sluice_err *err)
 {
     const struct sluice_layer *layer = &cuda->base.net.layers[i];
-    const int in = (int)cuda_elements(layer->in), out = (int)layer->out.c;
+    const int in = (int)sluice_shape_elements(layer->in), out = (int)layer->out.c;
     const sluice_status status = cuda_check_cublas(
         cublasSgemm(cuda->cublas, CUBLAS_OP_T, CUBLAS_OP_N, out, (int)n, in, &one,
                     cuda_array(cuda, SLUICE_ARRAY_VALUE, (unsigned)layer->weight), in,
@@ -135,7 +135,7 @@ static sluice_status linear_backward(struct cuda_trainer *cuda, unsigned n, unsi
                                      struct sluice_err *err)
 {
     const struct sluice_layer *layer = &cuda->base.net.layers[i];
-    const int in = (int)cuda_elements(layer->in), out = (int)layer->out.c;
+    const int in = (int)sluice_shape_elements(layer->in), out = (int)layer->out.c;
     const float *diff = cuda->diffs[i + 1];
     sluice_status status = bias_backward(cuda, n, i, err);
     if (!status)
@@ -205,7 +205,8 @@ static sluice_status dropout(struct cuda_trainer *cuda, unsigned n, unsigned i, 
     const struct sluice_layer *layer = &cuda->base.net.layers[i];
     if (layer->p <= 0)
         return SLUICE_OK;
-    return cuda_check(sluice_cuda_dropout(cuda->compute, values, n * cuda_elements(layer->out),
+    return cuda_check(sluice_cuda_dropout(cuda->compute, values,
+                                          n * sluice_shape_elements(layer->out),
                                           cuda->base.options.seed, cuda->base.steps, i, layer->p),
                       "dropout", err);
 }
@@ -216,7 +217,7 @@ sluice_status cuda_forward_layer(struct cuda_trainer *cuda, struct plan *plan, u
     const struct sluice_net *net = &cuda->base.net;
     const struct sluice_layer *layer = &net->layers[i];
     const struct sluice_cuda_window window = window_of(layer);
-    const size_t count = plan->n * cuda_elements(layer->out);
+    const size_t count = plan->n * sluice_shape_elements(layer->out);
     const float *in = cuda->tensors[layer->input];
     float *out = cuda->tensors[i + 1];
     switch (layer->kind) {
@@ -252,11 +253,11 @@ static sluice_status add_backward(struct cuda_trainer *cuda, unsigned n, unsigne
                                   struct sluice_err *err)
 {
     const struct sluice_layer *layer = &cuda->base.net.layers[i];
-    return cuda_check(
-        sluice_cuda_add_backward(cuda->compute, cuda->diffs[i + 1],
-                                 does_relu(&cuda->base.net, i) ? cuda->tensors[i + 1] : NULL,
-                                 cuda->diffs[layer->input2], n * cuda_elements(layer->out), adds),
-        "adding", err);
+    return cuda_check(sluice_cuda_add_backward(
+                          cuda->compute, cuda->diffs[i + 1],
+                          does_relu(&cuda->base.net, i) ? cuda->tensors[i + 1] : NULL,
+                          cuda->diffs[layer->input2], n * sluice_shape_elements(layer->out), adds),
+                      "adding", err);
 }
 
 sluice_status cuda_backward_layer(struct cuda_trainer *cuda, struct plan *plan, unsigned i,
@@ -286,7 +287,7 @@ sluice_status cuda_backward_layer(struct cuda_trainer *cuda, struct plan *plan, 
         if (i > 0 && does_relu(&cuda->base.net, i - 1))
             return SLUICE_OK;
         return cuda_check(sluice_cuda_relu_backward(cuda->compute, diff_out, cuda->tensors[i + 1],
-                                                    plan->n * cuda_elements(layer->out)),
+                                                    plan->n * sluice_shape_elements(layer->out)),
                           "relu", err);
     case SLUICE_LAYER_MAXPOOL:
         assert(!adds);

@@ -231,7 +231,7 @@ static sluice_status check_layer(const struct sluice_layer *layer, unsigned i,
 static sluice_status make_layer(struct cuda_trainer *cuda, unsigned i, struct sluice_err *err)
 {
     const struct sluice_layer *layer = &cuda->base.net.layers[i];
-    const size_t count = cuda->base.options.batch_size * cuda_elements(layer->out);
+    const size_t count = cuda->base.options.batch_size * sluice_shape_elements(layer->out);
     sluice_status status = check_layer(layer, i, err);
     if (status)
         return status;
@@ -263,7 +263,7 @@ sluice_status cuda_make_tensors(struct cuda_trainer *cuda, struct sluice_err *er
             cuda->num_readers[net->layers[i].input2]++;
     }
     sluice_status status =
-        alloc_floats(cuda, n * cuda_elements(net->layers[0].in), &cuda->tensors[0], err);
+        alloc_floats(cuda, n * sluice_shape_elements(net->layers[0].in), &cuda->tensors[0], err);
     for (unsigned i = 0; !status && i < net->num_layers; i++)
         status = make_layer(cuda, i, err);
 
@@ -271,7 +271,8 @@ sluice_status cuda_make_tensors(struct cuda_trainer *cuda, struct sluice_err *er
     for (unsigned i = net->num_layers; !status && i > 0; i--) {
         const struct sluice_layer *layer = &net->layers[i - 1];
         if (!cuda->diffs[i])
-            status = alloc_floats(cuda, n * cuda_elements(layer->out), &cuda->diffs[i], err);
+            status =
+                alloc_floats(cuda, n * sluice_shape_elements(layer->out), &cuda->diffs[i], err);
         if (is_in_place_backward(layer->kind)) {
             assert(cuda->num_readers[layer->input] == 1 && layer->input > 0);
             cuda->diffs[layer->input] = cuda->diffs[i];
@@ -294,7 +295,7 @@ sluice_status cuda_make_slots(struct cuda_trainer *cuda, struct sluice_err *err)
     for (int i = 0; !status && i < NUM_SLOTS; i++) {
         struct slot *slot = &cuda->slots[i];
         const unsigned flags = cudaEventDisableTiming | cudaEventBlockingSync;
-        status = alloc_device(cuda, n * cuda_elements(cuda->base.net.layers[0].in),
+        status = alloc_device(cuda, n * sluice_shape_elements(cuda->base.net.layers[0].in),
                               (void **)&slot->pixels, err);
         if (!status)
             status = alloc_device(cuda, n * sizeof(*slot->labels), (void **)&slot->labels, err);
@@ -360,7 +361,8 @@ sluice_status cuda_measure_upload(struct sluice_trainer *trainer, double *bytes_
                                   struct sluice_err *err)
 {
     struct cuda_trainer *cuda = (struct cuda_trainer *)trainer;
-    const size_t batch = trainer->options.batch_size * cuda_elements(trainer->net.layers[0].in);
+    const size_t batch =
+        trainer->options.batch_size * sluice_shape_elements(trainer->net.layers[0].in);
     const size_t bytes = batch < MAX_UPLOAD_BYTES ? batch : MAX_UPLOAD_BYTES;
     cudaEvent_t begin = NULL, end = NULL;
     void *pinned = NULL;

@@ -195,9 +195,4 @@ SLUICE_MUST_USE sluice_status cuda_backward_layer(struct cuda_trainer *cuda, str
                                                   unsigned i, bool *has_diff,
                                                   struct sluice_err *err);
 
-static inline size_t cuda_elements(struct sluice_shape shape)
-{
-    return (size_t)shape.c * shape.h * shape.w;
-}
-
 #endif
