@@ -336,6 +336,20 @@ SLUICE_API SLUICE_MUST_USE sluice_status sluice_loader_next(struct sluice_loader
  * retry-for.  Earlier batches are good, and sluice_loader_state() is the place after them. */
 SLUICE_API bool sluice_loader_has_lost_source(const struct sluice_loader *loader);
 
+/* Where a row's pixels come from.  Points are in pixels from the image's upper left corner: pixel
+ * (x, y) covers [x, x + 1) times [y, y + 1), and a box of all pixels is 0, 0, width, height. */
+struct sluice_geometry {
+    /* 3 x 3, row by row: takes (x, y, 1) of the file's image, as stored, to (u, v, w) with the point
+     * (u / w, v / w) of the row.  matrix[8] is 1, and w too unless the pipeline has `perspective`.
+     * All 0: every pixel of the row shows the same point. */
+    double matrix[9];
+    uint32_t height, width; /* of the file's image, upright if the pipeline turns it */
+    /* The box that the first cropping op kept, in pixels of its input; the whole image if none
+     * crops. */
+    uint32_t crop_top, crop_left, crop_height, crop_width;
+    bool is_flipped; /* left to right, by hflip */
+};
+
 /* Gives a batch back; on a device, no work may use its rows any more.  Batches may be held in any
  * number and released in any order; in the host's memory, batches beyond those that the loader has
  * room for are allocated.  Any thread, also after close.  NULL is allowed. */

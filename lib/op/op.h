@@ -285,6 +285,11 @@ struct sluice_op_type {
                   uint8_t *out, void *memory);
     size_t (*memory_bytes)(struct sluice_size size);
 
+    /* SLUICE_OP_PIXELS that move pixels: fills in the 3 x 3 matrix, row by row, that takes a point
+     * of the input to its place in the result, both in pixels from the upper left corner of the
+     * upper left pixel; all 0: every pixel shows the same point.  NULL: pixels stay in place. */
+    void (*map)(const union sluice_drawn *drawn, struct sluice_size size, double matrix[9]);
+
     /* The op as a kernel call: sets call->kernel and its parameters.  For SLUICE_OP_PIXELS and for
      * tables that depend on statistics.  NULL: pipelines with this op run on the CPU. */
     void (*call)(const union sluice_drawn *drawn, struct sluice_kernel_call *call);

@@ -110,4 +110,5 @@ const struct sluice_op_type sluice_op_perspective = {
     .draw = draw,
     .ns_of = ns_of,
     .apply = sluice_perspective_apply,
+    .map = sluice_perspective_map,
 };

@@ -58,6 +58,7 @@ const struct sluice_op_type sluice_op_translate_x = {
     .params_size = sizeof(struct params),
     .draw = draw,
     .apply = sluice_warp_apply,
+    .map = sluice_warp_map,
     .call = sluice_warp_call,
     .ns_of = ns_of,
 };

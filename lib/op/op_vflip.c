@@ -13,6 +13,13 @@ static void apply(const union sluice_drawn *drawn, struct sluice_size size, cons
         memcpy(out + y * row, in + (size.height - 1 - y) * row, row);
 }
 
+static void map(const union sluice_drawn *drawn, struct sluice_size size, double matrix[9])
+{
+    (void)drawn;
+    const double flip[9] = {1, 0, 0, 0, -1, size.height, 0, 0, 1};
+    memcpy(matrix, flip, sizeof(flip));
+}
+
 static void call(const union sluice_drawn *drawn, struct sluice_kernel_call *call)
 {
     (void)drawn;
@@ -26,5 +33,6 @@ const struct sluice_op_type sluice_op_vflip = {
     .kind = SLUICE_OP_PIXELS,
     .ns_per_pixel = 0.1,
     .apply = apply,
+    .map = map,
     .call = call,
 };

@@ -1,5 +1,7 @@
 #include "op/warp_op.h"
 
+#include "op/geometry.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -62,4 +64,21 @@ void sluice_perspective_apply(const union sluice_drawn *drawn, struct sluice_siz
     memcpy(a + 6, drawn->values + 8, 2 * sizeof(*a));
     sluice_perspective_rgb(in, size.width, size.height, a,
                            (enum sluice_warp_filter)drawn->values[6], fill, out);
+}
+
+/* The drawn matrix takes a point of the result to the input. */
+void sluice_warp_map(const union sluice_drawn *drawn, struct sluice_size size, double matrix[9])
+{
+    (void)size;
+    const double *m = drawn->values;
+    sluice_matrix_invert((const double[9]){m[0], m[1], m[2], m[3], m[4], m[5], 0, 0, 1}, matrix);
+}
+
+void sluice_perspective_map(const union sluice_drawn *drawn, struct sluice_size size,
+                            double matrix[9])
+{
+    (void)size;
+    const double *m = drawn->values;
+    sluice_matrix_invert((const double[9]){m[0], m[1], m[2], m[3], m[4], m[5], m[8], m[9], 1},
+                         matrix);
 }

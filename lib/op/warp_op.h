@@ -37,6 +37,10 @@ void sluice_warp_print(const struct sluice_warp_params *warp, char *text, size_t
  */
 void sluice_perspective_apply(const union sluice_drawn *drawn, struct sluice_size size,
                               const uint8_t *in, uint8_t *out, void *memory);
+/* map() of an op that moves pixels by an affine matrix, and of a perspective op. */
+void sluice_warp_map(const union sluice_drawn *drawn, struct sluice_size size, double matrix[9]);
+void sluice_perspective_map(const union sluice_drawn *drawn, struct sluice_size size,
+                            double matrix[9]);
 /* ns_of() of an op that moves pixels. */
 double sluice_warp_ns(const struct sluice_warp_params *warp);
 /* call() and apply() of an op that moves pixels by an affine matrix. */

@@ -1,0 +1,47 @@
+#ifndef SLUICE_OP_GEOMETRY_H
+#define SLUICE_OP_GEOMETRY_H
+
+#include "base/error.h"
+#include "op/pipeline.h"
+#include "sluice/sluice.h"
+
+#include <stdint.h>
+
+/* Where the pixels of a sample's result come from: struct sluice_geometry of sluice.h, from the
+ * draws and the size of the file's image alone.  Every machine computes the same bits.
+ *
+ * Threads: pure functions. */
+
+/* The image in a file. */
+struct sluice_file_image {
+    uint32_t width, height; /* as stored, before any turn; 0: unknown */
+    uint32_t orientation;   /* 1 .. 8 (image/orientation.h); 1 unless the pipeline turns images */
+};
+
+/* Reads the image's size and orientation from a sample at split 0: a file, a JPEG crop, or a file
+ * whose rows are opened (sluice_sample_open()).  SLUICE_E_CORRUPT or SLUICE_E_UNSUPPORTED: the
+ * header is bad. */
+SLUICE_MUST_USE sluice_status sluice_file_image_read(const struct sluice_pipeline *pipeline,
+                                                     const struct sluice_sample *sample,
+                                                     struct sluice_file_image *image,
+                                                     struct sluice_err *err);
+
+/* Whether numbers from outside are an image that a file may have. */
+bool sluice_file_image_is_possible(const struct sluice_file_image *image);
+
+/* SLUICE_E_INVALID: no single matrix describes the result, because the pipeline mixes images whose
+ * pixels were moved apart; err names the op. */
+SLUICE_MUST_USE sluice_status sluice_pipeline_check_geometry(const struct sluice_pipeline *pipeline,
+                                                             struct sluice_err *err);
+
+/* The geometry of the sample of `key`; sluice_pipeline_check_geometry() has succeeded, and the
+ * image is possible. */
+void sluice_pipeline_geometry(const struct sluice_pipeline *pipeline,
+                              const struct sluice_draw_key *key,
+                              const struct sluice_file_image *image,
+                              struct sluice_geometry *geometry);
+
+/* For map() of an op (op.h): the inverse of a 3 x 3 matrix; all 0 if it is singular. */
+void sluice_matrix_invert(const double matrix[9], double inverse[9]);
+
+#endif
