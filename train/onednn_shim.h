@@ -1,15 +1,15 @@
 #ifndef SLUICE_TRAIN_ONEDNN_SHIM_H
 #define SLUICE_TRAIN_ONEDNN_SHIM_H
 
-#include "base/error.h"
+#include "train/onednn_geometry.h"
 
-#include <stdbool.h>
+#include "base/error.h"
 
 /* The few operations of oneDNN that the CPU trainer needs, over plain float32 arrays, the same for
  * oneDNN 2 and 3.  Images are N x H x W x C, convolution weights O x I x H x W, matrices row by
  * row.  An operation is made for one geometry and run any number of times.
  *
- * The only file that includes oneDNN's header is this one's .c.
+ * Only onednn_describe.h includes oneDNN's header.
  *
  * Threads: a context and what is made from it belong to one thread at a time. */
 
@@ -24,24 +24,6 @@ void sluice_onednn_destroy(struct sluice_onednn *onednn); /* after its operation
 
 /* Call it before any of the calls below if the calling thread may have changed. */
 void sluice_onednn_enter(struct sluice_onednn *onednn);
-
-enum sluice_onednn_kind {
-    SLUICE_ONEDNN_CONV,
-    SLUICE_ONEDNN_LINEAR,    /* in: c x 1 x 1 */
-    SLUICE_ONEDNN_MAXPOOL,   /* ties: the first in row order */
-    SLUICE_ONEDNN_BATCHNORM, /* statistics of the batch; biased variance */
-    SLUICE_ONEDNN_RELU,
-};
-
-struct sluice_onednn_geometry {
-    enum sluice_onednn_kind kind;
-    unsigned n, c, h, w;          /* input */
-    unsigned out_c, out_h, out_w; /* output */
-    unsigned kernel, stride, pad; /* CONV, MAXPOOL */
-    bool has_bias;                /* CONV, LINEAR */
-    bool needs_diff_src;          /* CONV, LINEAR: backward writes diff_src */
-    float epsilon;                /* BATCHNORM */
-};
 
 /* One layer's arrays; a kind reads and writes those that it has. */
 struct sluice_onednn_arrays {
