@@ -7,8 +7,8 @@
 #include <stdint.h>
 
 /* The model's input and targets of a batch with random erasing, mixup, CutMix and label smoothing,
- * value by value; equal bit for bit to sluice.torch.RandomErasing and Mix.  kernels.cu and, in
- * loops, mix.c share this source.
+ * value by value; equal bit for bit to sluice.torch.RandomErasing and Mix.  kernels.cu,
+ * kernels_loss.cu and, in loops, mix.c share this source.
  *
  * C11 and CUDA. */
 

@@ -12,7 +12,7 @@
  *
  *   none   consumes batches, at `consume_rate` samples a second if that is > 0
  *   cpu    oneDNN
- *   cuda   cuDNN, cuBLAS and the kernels of kernels.cu
+ *   cuda   cuDNN, cuBLAS and the kernels of kernels_cuda.h
  *
  * All take u8 NHWC batches, and convert them on the device to the model's input,
  * with the pipeline's 3 x 256 table.
