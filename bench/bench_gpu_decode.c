@@ -98,7 +98,7 @@ static void cut_next(const struct bench_image *images, size_t num_images, size_t
         struct sluice_box box = {draws.left, draws.top, draws.width, draws.height};
         if (!cut(image, work, &box, crop))
             continue;
-        const uint32_t size = sluice_pipeline_output_size(pipeline);
+        const uint32_t size = sluice_pipeline_view_size(pipeline, 0).width;
         crop->request = (struct sluice_gpu_request){
             .box = box,
             .part = {box.width, box.height, size, size, {0, 0, size, size}},

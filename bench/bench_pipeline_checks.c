@@ -189,7 +189,7 @@ static bool run_sample(struct routes *r, const struct check *check, const struct
     struct sluice_scratch *scratch = check->way == AS_FILE_OP_BY_OP ? r->measuring : r->scratch;
     sluice_scratch_set_jpeg_index(scratch, used);
     if (check->way == AS_FILE_TO_U8) {
-        const uint32_t side = sluice_pipeline_output_size(pipeline);
+        const uint32_t side = sluice_pipeline_view_size(pipeline, 0).width;
         const size_t len = sluice_pipeline_u8_bytes(pipeline);
         struct sluice_buf *u8;
         bench_must(sluice_buf_create(r->pool, len, &u8, &err), task, &err);

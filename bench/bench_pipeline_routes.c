@@ -95,7 +95,7 @@ static struct bench_outcome exact_u8(struct routes *r, const struct bench_task *
     struct sluice_err err = {0};
     struct sluice_sample sample = bench_sample_of(task);
     const size_t len = sluice_pipeline_u8_bytes(r->train);
-    const uint32_t side = sluice_pipeline_output_size(r->train);
+    const uint32_t side = sluice_pipeline_view_size(r->train, 0).width;
     uint8_t *u8 = bench_next_row(r);
     const uint64_t start_ns = sluice_thread_cpu_ns();
     bench_must(sluice_pipeline_finish_u8(r->train, r->scratch, &sample, u8, len, &err), task, &err);
@@ -191,7 +191,7 @@ struct bench_outcome bench_with_decoder(struct routes *r, const struct bench_tas
         view.stride = (size_t)rgb.width * 3;
         view.pixels = rgb.pixels->data + box.top * view.stride + (size_t)box.left * 3;
     }
-    const uint32_t side = sluice_pipeline_output_size(r->train);
+    const uint32_t side = sluice_pipeline_view_size(r->train, 0).width;
     struct sluice_buf *u8;
     bench_must(sluice_buf_create(r->pool, sluice_pipeline_u8_bytes(r->train), &u8, &err), task,
                &err);

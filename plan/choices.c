@@ -3,6 +3,7 @@
 #include "image/image.h"
 #include "op/form.h"
 #include "op/form_words.h"
+#include "plan/sample_facts.h"
 
 #include <assert.h>
 #include <pthread.h>
@@ -117,7 +118,7 @@ struct sluice_choices sluice_choices_of(const struct sluice_pipeline *pipeline)
     struct sluice_choices choices = {
         .num_ops = num_ops,
         .u8_split = sluice_pipeline_u8_split(pipeline),
-        .output_size = sluice_pipeline_output_size(pipeline),
+        .output_size = sluice_output_side(pipeline),
     };
     for (unsigned split = 0; split <= num_ops; split++)
         add(&choices, pipeline, sluice_choice_at(pipeline, split));

@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "plan/model_file.h"
+#include "plan/sample_facts.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -57,7 +58,7 @@ static sluice_status find_by_columns(const char *folder, struct sluice_pipeline 
     }
     const uint32_t size = size_of_rows(&table, sluice_pipeline_u8_split(usual));
     sluice_cost_table_clear(&table);
-    if (size == 0 || size == sluice_pipeline_output_size(usual)) {
+    if (size == 0 || size == sluice_output_side(usual)) {
         *pipeline = usual;
         return SLUICE_OK;
     }

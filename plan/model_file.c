@@ -4,6 +4,7 @@
 #include "base/c_locale.h"
 #include "base/file.h"
 #include "base/noted_alloc.h"
+#include "plan/sample_facts.h"
 
 #include <jansson.h>
 
@@ -70,7 +71,7 @@ sluice_status sluice_model_file_write(const char *folder, const struct sluice_pi
         "sluice_cost_model", VERSION, "samples", (json_int_t)file->num_samples, "link_bytes_per_s",
         file->link_bytes_per_s, "storage_cores", file->storage_cores, "compute_cores",
         file->compute_cores, "pipeline", sluice_pipeline_spec(pipeline), "fingerprint", fingerprint,
-        "output_size", (json_int_t)sluice_pipeline_output_size(pipeline), "jpeg_index",
+        "output_size", (json_int_t)sluice_output_side(pipeline), "jpeg_index",
         file->model.has_jpeg_index, "disk", "sample", file->model.disk_s_per_sample, "file_byte",
         file->model.disk_s_per_byte, "transport", "storage_sample", transport->storage_s_per_sample,
         "storage_job", transport->storage_s_per_job, "storage_byte", transport->storage_s_per_byte,

@@ -32,6 +32,11 @@ static double pixels_per_byte(uint8_t coding)
     }
 }
 
+uint32_t sluice_output_side(const struct sluice_pipeline *pipeline)
+{
+    return (uint32_t)lround(sqrt((double)sluice_pipeline_u8_bytes(pipeline) / 3));
+}
+
 static uint32_t guess_side(double side)
 {
     return side < 1 ? 1 : side > MAX_SIDE ? MAX_SIDE : (uint32_t)side;
@@ -47,7 +52,7 @@ struct sluice_sample_facts sluice_sample_facts_make(const struct sluice_pipeline
         .width = width,
         .height = height,
         .coding = coding,
-        .output_size = sluice_pipeline_output_size(pipeline),
+        .output_size = sluice_output_side(pipeline),
     };
     if (width == 0 || height == 0 || width > MAX_SIDE || height > MAX_SIDE) {
         const double pixels = pixels_per_byte(coding) * (double)file_bytes;

@@ -65,10 +65,10 @@ struct part *loader_part(struct sluice_loader *loader, enum sluice_part part)
 
 static struct sluice_row_format row_format_of(const struct sluice_pipeline *pipeline)
 {
-    const uint32_t side = sluice_pipeline_output_size(pipeline);
+    const struct sluice_size size = sluice_pipeline_view_size(pipeline, 0);
     struct sluice_row_format format = {
-        .height = side,
-        .width = side,
+        .height = size.height,
+        .width = size.width,
         .has_normalization = sluice_pipeline_num_ops(pipeline) > sluice_pipeline_u8_split(pipeline),
     };
     if (format.has_normalization)

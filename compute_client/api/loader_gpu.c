@@ -17,14 +17,14 @@ static bool is_host(void)
 static sluice_status create(struct sluice_loader *loader, struct sluice_err *err)
 {
     const struct sluice_options *o = &loader->options;
-    const uint32_t size = sluice_pipeline_output_size(loader->train.pipeline);
+    const struct sluice_size size = sluice_pipeline_view_size(loader->train.pipeline, 0);
     const size_t val_row_bytes = sluice_pipeline_u8_bytes(loader->val.pipeline);
     const struct sluice_gpu_place_options options = {
         .is_host = is_host(),
         .device = (int)o->gpu_device,
         .max_rows = (uint32_t)o->batch_size,
-        .height = size,
-        .width = size,
+        .height = size.height,
+        .width = size.width,
         .most_row_bytes = val_row_bytes,
         .num_blocks = TUNING_GPU_LANES + TUNING_GPU_READY,
         .num_lanes = TUNING_GPU_LANES,
@@ -84,9 +84,10 @@ sluice_status loader_open_gpu(struct sluice_loader *loader, struct sluice_err *e
 
 bool loader_decodes_on_gpu(const struct sluice_loader *loader, const struct part *part)
 {
+    const struct sluice_size own = sluice_pipeline_view_size(part->pipeline, 0);
+    const struct sluice_size place = sluice_pipeline_view_size(loader->train.pipeline, 0);
     return loader->has_place && sluice_pipeline_has_kernels(part->pipeline) &&
-           sluice_pipeline_output_size(part->pipeline) ==
-               sluice_pipeline_output_size(loader->train.pipeline);
+           own.height == place.height && own.width == place.width;
 }
 
 int sluice_loader_device(const struct sluice_loader *loader)

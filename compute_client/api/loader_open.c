@@ -36,19 +36,21 @@
 
 /* --- pipelines and data --- */
 
-/* Torchvision's usual evaluation at the size of training, with ImageNet's margin: 256 for 224;
- * decode and what follows the pixels are as in training. */
+/* Torchvision's usual evaluation at the size of training, with ImageNet's margin: 256 for 224.  Of
+ * two sides the longer decides, so that the crop lies within every image.  decode and what follows
+ * the pixels are as in training. */
 static sluice_status make_val_pipeline(const char *given, const struct sluice_pipeline *train,
                                        struct sluice_pipeline **pipeline, struct sluice_err *err)
 {
-    const unsigned side = sluice_pipeline_output_size(train);
-    const unsigned resized = (side * 8 + 3) / 7;
+    const struct sluice_size size = sluice_pipeline_view_size(train, 0);
+    const unsigned longer = size.width > size.height ? size.width : size.height;
+    const unsigned resized = (longer * 8 + 3) / 7;
     const char *spec = sluice_pipeline_spec(train);
     const char *tail = strstr(spec, ",to_tensor");
     char *text = NULL;
-    if (!given && asprintf(&text, "%.*s,resize=%u,center_crop=%u%s", (int)strcspn(spec, ","), spec,
-                           resized < SLUICE_MAX_OP_SIZE ? resized : SLUICE_MAX_OP_SIZE, side,
-                           tail ? tail : "") < 0)
+    if (!given && asprintf(&text, "%.*s,resize=%u,center_crop=%ux%u%s", (int)strcspn(spec, ","),
+                           spec, resized < SLUICE_MAX_OP_SIZE ? resized : SLUICE_MAX_OP_SIZE,
+                           size.height, size.width, tail ? tail : "") < 0)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a pipeline");
     const sluice_status status = sluice_recipe_parse(given ? given : text, true, pipeline, err);
     free(text);
@@ -58,15 +60,8 @@ static sluice_status make_val_pipeline(const char *given, const struct sluice_pi
 static sluice_status check_size(const struct sluice_pipeline *pipeline, const char *flag,
                                 struct sluice_err *err)
 {
-    if (sluice_pipeline_output_size(pipeline) > 0)
+    if (sluice_pipeline_u8_bytes(pipeline) > 0)
         return SLUICE_OK;
-    const struct sluice_known_size size =
-        sluice_pipeline_known_size(pipeline, sluice_pipeline_u8_split(pipeline));
-    if (size.width > 0)
-        return sluice_fail(
-            err, SLUICE_E_INVALID,
-            "--%s \"%s\" ends at %u x %u (height x width): a batch's rows are square", flag,
-            sluice_pipeline_spec(pipeline), size.height, size.width);
     return sluice_fail(err, SLUICE_E_INVALID,
                        "--%s \"%s\" leaves images of any size: a batch is of one size, which "
                        "random_resized_crop or center_crop makes",

@@ -245,13 +245,20 @@ static sluice_status check_image_size(const struct sluice_given_options *given,
     if (!o->pipeline || !given->has_image_size ||
         sluice_recipe_parse(o->pipeline, false, &pipeline, NULL) != SLUICE_OK)
         return SLUICE_OK;
-    const uint32_t size = sluice_pipeline_output_size(pipeline);
+    const unsigned num_views = sluice_pipeline_num_views(pipeline);
+    const struct sluice_size size = sluice_pipeline_view_size(pipeline, 0);
     sluice_pipeline_destroy(pipeline);
-    if (size == 0 || size == o->image_size)
+    if (num_views > 1)
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "--image-size %llu: --pipeline has views with sizes of their own; leave "
+                           "one out",
+                           (unsigned long long)o->image_size);
+    if (size.width == 0 || (size.width == o->image_size && size.height == o->image_size))
         return SLUICE_OK;
     return sluice_fail(err, SLUICE_E_INVALID,
-                       "--image-size %llu: --pipeline ends at %u x %u; leave one out",
-                       (unsigned long long)o->image_size, size, size);
+                       "--image-size %llu: --pipeline ends at %u x %u (height x width); leave one "
+                       "out",
+                       (unsigned long long)o->image_size, size.height, size.width);
 }
 
 /* A loader finds this out when it plans, as an evaluation needs no plan. */

@@ -248,7 +248,8 @@ static const struct sluice_option table[] = {
      .arg = "N",
      .min = 8,
      .max = 4096,
-     .help = "Side of the square images that the model gets, in pixels.",
+     .help = "Side of the square images that the model gets, in pixels; another shape needs "
+             "--pipeline.",
      .default_text = "224, or where --pipeline ends"},
     {.name = "num-classes",
      .group = TRAINING,

@@ -15,7 +15,8 @@ struct sluice_sample_facts {
     uint32_t width, height; /* at least 1; guessed from the file's bytes where not known */
     uint8_t coding;         /* image/codecs/coding.h */
     bool is_size_guessed;
-    uint32_t output_size; /* side of the square that it ends as; 0: the image's own size */
+    /* Side of a square of as many pixels as it ends as; 0: the image's own size. */
+    uint32_t output_size;
     /* The part of the image that the ops read: all of it unless they begin with a crop. */
     struct {
         uint32_t top, left, height, width;

@@ -141,12 +141,6 @@ struct sluice_size sluice_pipeline_view_size(const struct sluice_pipeline *pipel
     return pipeline->view_sizes[view];
 }
 
-uint32_t sluice_pipeline_output_size(const struct sluice_pipeline *pipeline)
-{
-    const struct sluice_size size = pipeline->view_sizes[0];
-    return pipeline->num_views == 1 && size.width == size.height ? size.width : 0;
-}
-
 size_t sluice_pipeline_u8_bytes(const struct sluice_pipeline *pipeline)
 {
     size_t bytes = 0;

@@ -96,10 +96,6 @@ unsigned sluice_pipeline_u8_split(const struct sluice_pipeline *pipeline);
 unsigned sluice_pipeline_num_views(const struct sluice_pipeline *pipeline);
 struct sluice_size sluice_pipeline_view_size(const struct sluice_pipeline *pipeline, unsigned view);
 
-/* Side length of the square that every sample ends as; 0 if the result is not a square, or depends on the
- * image. */
-uint32_t sluice_pipeline_output_size(const struct sluice_pipeline *pipeline);
-
 /* Bytes of one finished sample (f32) and of its u8 pixels: the views one after the other, each
  * without gaps.  0 if they depend on the image. */
 size_t sluice_pipeline_output_bytes(const struct sluice_pipeline *pipeline);

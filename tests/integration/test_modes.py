@@ -27,8 +27,8 @@ class ModesTest(SynthTest):
     def start(cls, mode, flags, **options):
         if mode in ("remote_sophon", "remote_auto"):
             flags = [*flags, "--profile-folder", cls.profile, "--net-bw", 100, "--remote-cpus", 2]
-        return Train("--dataset-mode", mode, "-b", 16, "-p", 0, "--image-size", 64, *flags,
-                     **options)
+        size = [] if "--pipeline" in flags else ["--image-size", 64]
+        return Train("--dataset-mode", mode, "-b", 16, "-p", 0, *size, *flags, **options)
 
     @classmethod
     def train(cls, mode, flags, code=0):
@@ -80,6 +80,20 @@ class ModesTest(SynthTest):
             with self.subTest(mode=mode):
                 self.assertEqual(run(mode, ["--host", server.address], "when(epoch>=1,grayscale),"),
                                  late)
+
+    def test_rows_that_are_not_square(self):
+        pipeline = ["--pipeline", "decode,random_resized_crop=48x80,hflip,to_tensor,normalize=imagenet"]
+        profile = pathlib.Path(self.folder.name, "wide")
+        (local,), _ = self.train("local", [self.root, "--profiling", "--write-profile-folder", profile, *pipeline])
+        self.assertNotEqual(local["digest"], self.digest)
+        self.addCleanup(setattr, type(self), "profile", self.profile)
+        type(self).profile = profile
+        server = self.serve()
+        for mode in MODES[1:]:
+            with self.subTest(mode=mode):
+                (report,), _ = self.train(mode, ["--host", server.address, *pipeline])
+                self.assertEqual(report["digest"], local["digest"])
+                self.assertEqual(report["samples"], NUM_TRAIN)
 
     def test_repeated_augmentation(self):
         """An epoch has as many rows as without, and the same ones in any mode."""

@@ -97,6 +97,20 @@ class PipelinesTest(SynthTest):
         _, err = self.run_program("offload_train", self.root, "--pipeline", self.recipe(mix={"alpha": 1}), code=2)
         self.assertIn('recipe.json: "mix": no "alpha" is known here', err)
 
+    def test_a_model_learns_from_images_that_are_not_square(self):
+        spec = "decode,random_resized_crop={},hflip,to_tensor,normalize=imagenet"
+        wide = ["--pipeline", spec.format("32x48")]
+        reports, checkpoint = self.learn("wide.ckpt", *wide, "--epochs", "2", "--mixup", "0.8", "--erasing", "0.25")
+        self.assertEqual([report["epoch"] for report in reports], [0, 1])
+        self.assertTrue(all(report["loss"] > 0 for report in reports))
+        again, _ = self.learn("again.ckpt", *wide, "--epochs", "3", "--resume", checkpoint)
+        self.assertEqual([report["epoch"] for report in again], [2])
+        _, err = self.run_program("offload_train", self.root, "--device", "cpu", "-a", "small_cnn", "-b", 7, "--epochs",
+                                  3, "--pipeline", spec.format("48x32"), "--resume", checkpoint, code=None)
+        self.assertRegex(err, "wide.ckpt")
+        (plain,), _ = self.run_program("offload_train", self.root, "--device", "none", "--json", "-b", 7, *wide)
+        self.assertEqual(plain["digest"], reports[0]["digest"])
+
     def test_a_run_that_was_killed_goes_on_with_the_same_mixes(self):
         flags = ["--pipeline", self.recipe(mix={"mixup": 0.8, "cutmix": 1}, erasing={"fill": "pixel"}), "--epochs", "2",
                  "--repeat", "20"]

@@ -102,7 +102,7 @@ static void run_open(struct run *run, const char *pipeline)
         sluice_scratch_create(&(struct sluice_scratch_options){.pool = NULL}, &run->scratch,
                               NULL) != SLUICE_OK)
         abort();
-    const uint32_t side = sluice_pipeline_output_size(run->pipeline);
+    const uint32_t side = sluice_pipeline_view_size(run->pipeline, 0).width;
     const struct sluice_gpu_place_options options = {
         .is_host = is_host,
         .max_rows = ROWS,

@@ -73,7 +73,7 @@ static void run_open(struct run *run, const char *text)
     CU_ASSERT_PTR_NOT_NULL_FATAL(run->pipeline);
     if (sluice_scratch_create(NULL, &run->scratch, NULL) != SLUICE_OK)
         abort();
-    const uint32_t side = sluice_pipeline_output_size(run->pipeline);
+    const uint32_t side = sluice_pipeline_view_size(run->pipeline, 0).width;
     const struct sluice_gpu_place_options options = {
         .is_host = is_host,
         .max_rows = ROWS,

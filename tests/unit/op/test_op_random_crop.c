@@ -12,7 +12,7 @@ static void count_places(const char *text, struct sluice_size in, int32_t low, u
 {
     struct sluice_pipeline *pipeline = NULL;
     REQUIRE_OK(sluice_pipeline_parse(text, &pipeline, NULL));
-    const uint32_t size = sluice_pipeline_output_size(pipeline);
+    const uint32_t size = sluice_pipeline_view_size(pipeline, 0).width;
     for (uint32_t i = 0; i < NUM_DRAWS; i++) {
         const struct sluice_draw_key key = {.seed = 4, .epoch = 1, .sample_id = i};
         char *json = NULL;

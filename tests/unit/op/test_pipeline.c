@@ -32,7 +32,7 @@ TEST(parses_the_training_pipeline)
     CU_ASSERT_EQUAL(sluice_pipeline_kind(p, 3), SLUICE_KIND_U8);
     CU_ASSERT_EQUAL(sluice_pipeline_kind(p, 4), SLUICE_KIND_F32);
     CU_ASSERT_EQUAL(sluice_pipeline_kind(p, 5), SLUICE_KIND_F32);
-    CU_ASSERT_EQUAL(sluice_pipeline_output_size(p), 224);
+    CU_ASSERT_EQUAL(sluice_pipeline_view_size(p, 0).width, 224);
     CU_ASSERT_EQUAL(sluice_pipeline_u8_bytes(p), 150528);
     CU_ASSERT_EQUAL(sluice_pipeline_output_bytes(p), 602112);
     sluice_pipeline_destroy(p);
@@ -43,7 +43,7 @@ TEST(output_size_follows_the_ops)
 {
     static const struct {
         const char *spec;
-        uint32_t size;
+        uint32_t width;
         size_t u8_bytes, output_bytes;
         unsigned u8_split;
     } cases[] = {
@@ -53,11 +53,11 @@ TEST(output_size_follows_the_ops)
         {"decode,resize=8", 0, 0, 0, 2},
         {"decode,center_crop=8,hflip", 8, 192, 192, 3},
         {"decode,center_crop=8,resize=4,to_tensor", 4, 48, 192, 3},
-        {"decode,center_crop=8x6,to_tensor", 0, 144, 576, 2},
+        {"decode,center_crop=8x6,to_tensor", 6, 144, 576, 2},
     };
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
         struct sluice_pipeline *p = parse(cases[i].spec);
-        CU_ASSERT_EQUAL(sluice_pipeline_output_size(p), cases[i].size);
+        CU_ASSERT_EQUAL(sluice_pipeline_view_size(p, 0).width, cases[i].width);
         CU_ASSERT_EQUAL(sluice_pipeline_u8_bytes(p), cases[i].u8_bytes);
         CU_ASSERT_EQUAL(sluice_pipeline_output_bytes(p), cases[i].output_bytes);
         CU_ASSERT_EQUAL(sluice_pipeline_u8_split(p), cases[i].u8_split);

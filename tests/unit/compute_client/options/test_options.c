@@ -378,6 +378,7 @@ TEST(what_does_not_fit_is_a_usage_error)
         "--planner remote_nooff",
         "--pipeline decode,hflp",
         "--image-size 64 --pipeline decode,random_resized_crop=96",
+        "--image-size 64 --pipeline decode,random_resized_crop=64x96",
         "--mixup -1",
         "--cutmix 1001",
         "--label-smoothing 1",
