@@ -252,10 +252,35 @@ unsigned sluice_draw_order(unsigned num_children, struct sluice_rng *rng,
     return num_children;
 }
 
+struct sluice_rng sluice_op_rng(const struct sluice_op *op, const struct sluice_draw_key *key,
+                                unsigned turn)
+{
+    return sluice_rng_init(key->seed, key->epoch, key->sample_id ^ (uint64_t)op->group << 48,
+                           op->place + turn * SLUICE_MAX_NODES);
+}
+
+/* `place` is counted from the op with index `first`. */
+static void set_places(struct sluice_op *op, uint32_t group, unsigned first)
+{
+    if (op->draws > 0) {
+        group = SLUICE_SHARED_DRAWS + op->draws;
+        first = op->index;
+    }
+    op->group = group;
+    op->place = op->index - first;
+    for (unsigned i = 0; i < op->num_children; i++)
+        set_places(&op->children[i], group, first);
+}
+
+void sluice_op_set_places(struct sluice_op *op, uint32_t group)
+{
+    set_places(op, group, 0);
+}
+
 void sluice_op_draw(const struct sluice_op *op, const struct sluice_draw_key *key,
                     struct sluice_size in, union sluice_drawn *drawn)
 {
-    struct sluice_rng rng = sluice_rng_init(key->seed, key->epoch, key->sample_id, op->index);
+    struct sluice_rng rng = sluice_op_rng(op, key, 0);
     op->type->draw(op->params, in, &rng, drawn);
 }
 

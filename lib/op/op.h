@@ -24,6 +24,10 @@
 #define SLUICE_MAX_DEPTH 8u      /* of parentheses */
 #define SLUICE_MAX_DRAWN_OPS 64u /* that run on one sample */
 
+/* Groups of draws: 0, SLUICE_SHARED_DRAWS + N for ":draws=N", and in between one for each view. */
+#define SLUICE_SHARED_DRAWS 0x100u
+#define SLUICE_MAX_DRAWS 255u /* of ":draws=N" */
+
 /* --- parameters --- */
 
 enum sluice_param_kind {
@@ -319,10 +323,13 @@ struct sluice_op_type {
 /* An op in a pipeline. */
 struct sluice_op {
     const struct sluice_op_type *type;
-    void *params;               /* owned; type->params_size bytes, or NULL */
-    unsigned index;             /* in its pipeline's text, in preorder: part of the draws' key */
-    double p;                   /* the probability that it runs, if sluice_op_kind_has_p() */
-    double weight;              /* within one_of and k_of; 1 by default */
+    void *params;   /* owned; type->params_size bytes, or NULL */
+    unsigned index; /* in its pipeline's text, in preorder */
+    /* The stream of its draws, with the sample's key: by default group 0 and the index. */
+    uint32_t group, place;
+    uint32_t draws; /* ops with the same number share their draws; 0: shared with none */
+    double p;       /* the probability that it runs, if sluice_op_kind_has_p() */
+    double weight;  /* within one_of and k_of; 1 by default */
     struct sluice_op *children; /* of SLUICE_OP_CHOICE and SLUICE_OP_BLEND; owned */
     unsigned num_children;
 };
@@ -332,6 +339,12 @@ static inline bool sluice_op_kind_has_p(enum sluice_op_kind kind)
 {
     return kind == SLUICE_OP_TABLE || kind == SLUICE_OP_PIXELS || kind == SLUICE_OP_CHOICE ||
            kind == SLUICE_OP_BLEND;
+}
+
+/* Whether ops of this kind may draw, and take ":draws=N". */
+static inline bool sluice_op_kind_draws(enum sluice_op_kind kind)
+{
+    return kind == SLUICE_OP_RESAMPLE || kind == SLUICE_OP_MIRROR || sluice_op_kind_has_p(kind);
 }
 
 /* Whether the op's kernel is its table, which is the same for every image. */
@@ -356,6 +369,14 @@ void sluice_op_type_suggest(const char *name, size_t len, char *out, size_t room
 const struct sluice_op_type *sluice_op_type_at(size_t i); /* NULL: past the last */
 
 /* --- draws and sizes, for the pipeline --- */
+
+/* The random numbers of an op for the sample of `key`, for the turn-th time that it runs on it. */
+struct sluice_rng sluice_op_rng(const struct sluice_op *op, const struct sluice_draw_key *key,
+                                unsigned turn);
+
+/* Sets group and place of an op and of those in its parentheses: `group` and the index, unless they
+ * share their draws. */
+void sluice_op_set_places(struct sluice_op *op, uint32_t group);
 
 /* Draws an op's record for the sample of `key`.  Not for SLUICE_OP_CHOICE or SLUICE_OP_BLEND. */
 void sluice_op_draw(const struct sluice_op *op, const struct sluice_draw_key *key,
@@ -424,7 +445,7 @@ SLUICE_MUST_USE sluice_status sluice_op_parse_modifiers(struct sluice_op *op,
                                                         struct sluice_err *err);
 /* Writes the canonical text of the values, without name, "=" and parentheses: "2:replace=1". */
 void sluice_op_print(const struct sluice_op *op, char *text, size_t room);
-/* Writes ":p=0.5", or "" if the op always runs, and then the weight. */
+/* Writes ":p=0.5", or "" if the op always runs, then the weight, and the number of shared draws. */
 void sluice_op_print_modifiers(const struct sluice_op *op, char *text, size_t room);
 /* Writes a line for each op, "name=example: help", for --help (cli/cli.h). */
 void sluice_op_list(char *out, size_t room);

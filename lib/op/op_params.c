@@ -363,6 +363,16 @@ static const struct sluice_op_param modifiers[] = {
     {.name = "weight", .kind = SLUICE_PARAM_NUMBER, .form = "W", .min = 0.0001, .max = 1e6},
 };
 
+static sluice_status parse_draws(struct sluice_op *op, struct sluice_spec_text *text,
+                                 struct sluice_err *err)
+{
+    const struct sluice_spec_text start = *text;
+    const sluice_status status = sluice_spec_size(text, &op->draws, NULL);
+    return status == SLUICE_OK && op->draws <= SLUICE_MAX_DRAWS
+               ? SLUICE_OK
+               : sluice_spec_fail(&start, err, "draws is a number from 1 to %u", SLUICE_MAX_DRAWS);
+}
+
 /* True: a modifier was parsed, with this status. */
 static bool parse_modifier(struct sluice_op *op, struct sluice_spec_text *text,
                            sluice_status *status, struct sluice_err *err)
@@ -375,6 +385,10 @@ static bool parse_modifier(struct sluice_op *op, struct sluice_spec_text *text,
             continue;
         text->at += len + 1;
         *status = parse_number(text, &modifiers[i], values[i], err);
+        return true;
+    }
+    if (sluice_op_kind_draws(op->type->kind) && sluice_spec_accept(text, "draws=")) {
+        *status = parse_draws(op, text, err);
         return true;
     }
     return false;
@@ -454,7 +468,7 @@ sluice_status sluice_op_parse_modifiers(struct sluice_op *op, struct sluice_spec
     sluice_status status = SLUICE_OK;
     while (status == SLUICE_OK && sluice_spec_accept(text, ":")) {
         if (!parse_modifier(op, text, &status, err))
-            status = sluice_spec_fail(text, err, "p=P or weight=W is wanted here");
+            status = sluice_spec_fail(text, err, "p=P, weight=W or draws=N is wanted here");
     }
     return status;
 }

@@ -151,6 +151,8 @@ void sluice_op_print_modifiers(const struct sluice_op *op, char *text, size_t ro
         len += (size_t)snprintf(text + len, room - len, ":%s=%s", names[i], number);
         assert(len < room);
     }
+    if (op->draws > 0)
+        snprintf(text + len, room - len, ":draws=%u", op->draws);
 }
 
 void sluice_op_print_example(const struct sluice_op_type *type, char *text, size_t room)

@@ -148,6 +148,7 @@ static sluice_status parse_op(struct sluice_pipeline *pipeline, struct sluice_sp
         sluice_op_clear(&op);
         return status;
     }
+    sluice_op_set_places(&op, 0);
     pipeline->ops[pipeline->num_ops++] = op;
     const struct sluice_decode_params *decode =
         op.type->kind == SLUICE_OP_DECODE ? op.params : NULL;

@@ -48,8 +48,7 @@ static void resolve_blend(struct resolved *r, const struct sluice_op *op, struct
 static void resolve(struct resolved *r, const struct sluice_op *op)
 {
     const unsigned turn = r->turns[op->index]++;
-    struct sluice_rng rng = sluice_rng_init(r->key->seed, r->key->epoch, r->key->sample_id,
-                                            op->index + turn * SLUICE_MAX_NODES);
+    struct sluice_rng rng = sluice_op_rng(op, r->key, turn);
     if (op->p < 1 && sluice_rng_double(&rng) >= op->p)
         return;
     if (op->type->is_identity || !runs_in(op, r->key->schedule))

@@ -44,6 +44,13 @@ TEST(the_canonical_text_parses_to_itself)
         {"decode,when(7<=epoch<9,one_of(invert))", "decode,when(7<=epoch<9,one_of(invert))"},
         {"decode,shuffled(one_of(invert,shuffled(equalize)))",
          "decode,shuffled(one_of(invert,shuffled(equalize)))"},
+        {"decode,center_crop=8:draws=255,hflip:draws=3,invert:draws=1:p=0.5",
+         "decode,center_crop=8:draws=255,hflip=0.5:draws=3,invert:p=0.5:draws=1"},
+        {"decode,one_of(invert:draws=4,equalize:weight=2):draws=5",
+         "decode,one_of(invert:draws=4,equalize:weight=2):draws=5"},
+        {"decode,hflip:draws=0", NULL},
+        {"decode,hflip:draws=256", NULL},
+        {"decode,to_tensor:draws=1", NULL},
     };
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
         struct sluice_pipeline *pipeline = NULL, *again = NULL;
@@ -74,7 +81,9 @@ TEST(what_is_wrong_is_said_where_it_is)
         {"decode,one_of(invert,hflip)", "op 4 (hflip) at character 22: only ops that keep"},
         {"decode,one_of(invert,decode)", "may stand in parentheses"},
         {"decode,one_of(invert,equalise)", "did you mean equalize?"},
-        {"decode,one_of(invert):q=1", "p=P or weight=W is wanted here"},
+        {"decode,one_of(invert):q=1", "p=P, weight=W or draws=N is wanted here"},
+        {"decode,one_of(invert):draws=a",
+         "op 2 (one_of) at character 29: draws is a number from 1 to 255"},
         {"decode,invert:p=1.5", "p is at most 1"},
         {"decode,hflip:p=0.5", "nothing more belongs here"},
         {"decode,k_of(invert)", "a size from 1"},
@@ -291,6 +300,38 @@ TEST(draws_depend_on_the_place_in_the_text_alone)
         CU_ASSERT_EQUAL(one[1].drawn.values[0], two[1].drawn.values[0]);
     }
     sluice_pipeline_destroy(longer);
+    sluice_pipeline_destroy(pipeline);
+}
+
+/* Wherever they stand, also those in their parentheses; other ops keep their own. */
+TEST(ops_with_the_same_number_share_their_draws)
+{
+    struct sluice_pipeline *pipeline =
+        run_test_parse("decode,random_resized_crop=8:draws=1,random_resized_crop=9,"
+                       "random_resized_crop=10:draws=1,hue=-0.5-0.5,"
+                       "shuffled(brightness=0-9,contrast=0-9,hue=-0.5-0.5):draws=2,"
+                       "shuffled(brightness=0-9,contrast=0-9,hue=-0.5-0.5):draws=2,"
+                       "shuffled(brightness=0-9,contrast=0-9,hue=-0.5-0.5)");
+    unsigned num_orders = 0;
+    for (uint64_t id = 0; id < 20; id++) {
+        const struct sluice_box first = run_test_draw(pipeline, 1, id, 500, 400).resample.from,
+                                own = run_test_draw(pipeline, 2, id, 500, 400).resample.from,
+                                shared = run_test_draw(pipeline, 3, id, 500, 400).resample.from;
+        CU_ASSERT(memcmp(&first, &shared, sizeof(first)) == 0);
+        CU_ASSERT(memcmp(&first, &own, sizeof(first)) != 0);
+
+        const struct sluice_draw_key key = {.sample_id = id};
+        struct sluice_drawn_op list[SLUICE_MAX_DRAWN_OPS];
+        const struct sluice_size size = {8, 8};
+        CU_ASSERT_EQUAL_FATAL(sluice_pixels_resolve(pipeline->ops + 4, 4, &key, size, list), 10);
+        for (unsigned i = 1; i <= 3; i++) {
+            CU_ASSERT_PTR_EQUAL(list[i].op->type, list[i + 3].op->type);
+            CU_ASSERT_EQUAL(list[i].drawn.values[0], list[i + 3].drawn.values[0]);
+            CU_ASSERT_NOT_EQUAL(list[i].drawn.values[0], list[i + 6].drawn.values[0]);
+            num_orders += list[i].op->type != list[i + 6].op->type;
+        }
+    }
+    CU_ASSERT(num_orders > 0);
     sluice_pipeline_destroy(pipeline);
 }
 
