@@ -1,5 +1,6 @@
 #include "gpu/decode_cuda.h"
 #include "gpu/decode_kernels.h"
+#include "gpu/resize_kernels.h"
 
 namespace
 {

@@ -3,6 +3,7 @@
 #include "gpu/decode_kernels.h"
 #include "gpu/hash_kernels.h"
 #include "gpu/pixel_kernels.h"
+#include "gpu/resize_kernels.h"
 
 #include <stdlib.h>
 
