@@ -492,8 +492,8 @@ int main(int argc, char **argv)
 
     const struct sluice_gpu_limits limits = {
         .max_samples = (uint32_t)batch,
-        .out_width = (uint32_t)size,
-        .out_height = (uint32_t)size,
+        .num_views = 1,
+        .views = {{(uint32_t)size, (uint32_t)size}},
         .max_file_bytes = batch * 400000,
         .max_pixels = batch * 400000,
     };

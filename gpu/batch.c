@@ -23,24 +23,33 @@ sluice_status sluice_gpu_limits_check(const struct sluice_gpu_limits *limits,
 {
     /* Sums and products of these stay far within 64 bits. */
     const uint64_t most = 1u << 31;
-    if (!limits->max_samples || !limits->out_width || !limits->out_height ||
-        !limits->max_file_bytes || !limits->max_pixels || limits->max_samples > 1u << 20 ||
-        limits->out_width > SLUICE_IMAGE_MAX_SIDE || limits->out_height > SLUICE_IMAGE_MAX_SIDE ||
-        limits->max_file_bytes > most || limits->max_pixels > most)
+    uint64_t outputs = 0;
+    bool is_good = limits->num_views >= 1 && limits->num_views <= SLUICE_GPU_MAX_VIEWS;
+    for (uint32_t v = 0; is_good && v < limits->num_views; v++) {
+        const struct sluice_gpu_view_size *size = &limits->views[v];
+        is_good = size->width >= 1 && size->width <= SLUICE_IMAGE_MAX_SIDE && size->height >= 1 &&
+                  size->height <= SLUICE_IMAGE_MAX_SIDE;
+        outputs += size->width + (uint64_t)size->height;
+    }
+    if (!is_good || !limits->max_samples || !limits->max_file_bytes || !limits->max_pixels ||
+        limits->max_samples > 1u << 20 || limits->max_file_bytes > most ||
+        limits->max_pixels > most)
         return sluice_fail(err, SLUICE_E_INVALID, "limits of a batch that are 0 or too large");
     const uint64_t samples = limits->max_samples;
     const struct sluice_gpu_sizes sizes = {
         .upload_bytes = sluice_gpu_index_bytes(limits) +
                         samples * (sizeof(struct sluice_gpu_sample) +
                                    SLUICE_GPU_MAX_HUFFMAN * sizeof(struct sluice_gpu_huffman) +
-                                   SLUICE_GPU_USUAL_CALL_BYTES + 5 * SLUICE_GPU_SAMPLE_ALIGNMENT) +
+                                   4 * SLUICE_GPU_SAMPLE_ALIGNMENT +
+                                   limits->num_views * (sizeof(struct sluice_gpu_view) +
+                                                        SLUICE_GPU_USUAL_CALL_BYTES +
+                                                        SLUICE_GPU_SAMPLE_ALIGNMENT)) +
                         /* 28 bytes for each segment of at least 75 */
                         limits->max_file_bytes + limits->max_file_bytes * 3 / 8,
         .blocks = divide_up(limits->max_pixels, 64) * SLUICE_GPU_MAX_PLANES,
-        .weights = samples * SLUICE_GPU_WEIGHTS_PER_OUTPUT *
-                       (limits->out_width + (uint64_t)limits->out_height) +
+        .weights = samples * SLUICE_GPU_WEIGHTS_PER_OUTPUT * outputs +
                    limits->max_pixels / SLUICE_GPU_PIXELS_PER_WEIGHT,
-        .pixels = limits->max_pixels + samples * limits->out_width * limits->out_height,
+        .pixels = limits->max_pixels + samples * (sluice_gpu_row_bytes(limits) / 3),
     };
     if (sizes.upload_bytes > UINT32_MAX || sizes.blocks > UINT32_MAX ||
         sizes.weights > UINT32_MAX || sizes.pixels > UINT32_MAX)
@@ -118,7 +127,7 @@ struct sluice_gpu_request sluice_gpu_request_whole(const struct sluice_gpu_batch
                                                    const struct sluice_box *box, bool is_flipped,
                                                    uint32_t row)
 {
-    const uint32_t width = batch->limits.out_width, height = batch->limits.out_height;
+    const uint32_t width = batch->limits.views[0].width, height = batch->limits.views[0].height;
     return (struct sluice_gpu_request){
         .box = *box,
         .part =
@@ -161,9 +170,17 @@ static void set_places(struct sluice_gpu_sample *sample, const struct sluice_gpu
         plane->first_block = (uint32_t)block;
         block += (uint64_t)plane->columns * plane->rows;
     }
-    sample->first_pixel = (uint32_t)used->pixels;
-    sample->across.first_weight = (uint32_t)used->weights;
-    sample->down.first_weight = (uint32_t)(used->weights + SLUICE_GPU_WEIGHTS_LEN(&sample->across));
+    uint64_t pixel = used->pixels, weight = used->weights;
+    struct sluice_gpu_view *views = sluice_gpu_views_of(sample);
+    for (uint32_t v = 0; v < sample->num_views; v++) {
+        struct sluice_gpu_view *view = &views[v];
+        view->first_pixel = (uint32_t)pixel;
+        pixel += sluice_gpu_view_pixels(view);
+        view->across.first_weight = (uint32_t)weight;
+        weight += SLUICE_GPU_WEIGHTS_LEN(&view->across);
+        view->down.first_weight = (uint32_t)weight;
+        weight += SLUICE_GPU_WEIGHTS_LEN(&view->down);
+    }
 }
 
 /* Adds a written sample that fits. */
@@ -183,18 +200,21 @@ static void place(struct sluice_gpu_batch *batch, uint64_t at, uint64_t bytes, u
     batch->from = batch->num_samples == 0 || at < batch->from ? at : batch->from;
     batch->end = end > batch->end ? end : batch->end;
     used->upload_bytes = end > used->upload_bytes ? end : used->upload_bytes;
-    const uint64_t across_tasks = divide_up(sample->down.in_count, sample->rows_at_once) *
-                                  divide_up(sample->across.count, sample->columns_at_once);
+    uint32_t across_tasks = 0;
+    const struct sluice_gpu_view *views = sluice_gpu_views_of(sample);
+    for (uint32_t v = 0; v < sample->num_views; v++) {
+        across_tasks += views[v].across_tasks;
+        batch->has_calls |= views[v].calls_bytes > 0;
+    }
     index[0].at = (uint32_t)at;
     index[1] = (struct sluice_gpu_index){
         .decode_tasks = index->decode_tasks +
                         (uint32_t)divide_up(sample->num_segments, SLUICE_GPU_SEGMENTS_IN_TASK),
         .transform_tasks = index->transform_tasks +
                            (uint32_t)divide_up(sample->num_blocks, SLUICE_GPU_BLOCKS_IN_TASK),
-        .across_tasks = index->across_tasks + (uint32_t)across_tasks,
+        .across_tasks = index->across_tasks + across_tasks,
     };
     batch->num_samples++;
-    batch->has_calls |= sample->calls_bytes > 0;
     if (sample->num_huffman > batch->max_huffman)
         batch->max_huffman = sample->num_huffman;
 }
@@ -233,19 +253,20 @@ sluice_status sluice_gpu_batch_append(struct sluice_gpu_batch *batch, const void
 
 sluice_status sluice_gpu_batch_add(struct sluice_gpu_batch *batch, const uint8_t *bytes, size_t len,
                                    const struct sluice_jpeg_index *index,
-                                   const struct sluice_gpu_request *request, struct sluice_err *err)
+                                   const struct sluice_gpu_request *requests,
+                                   struct sluice_err *err)
 {
     struct sluice_gpu_plan plan;
     const uint64_t at = batch->used.upload_bytes;
     uint64_t written = 0;
-    sluice_status status = check_row(batch, request->row, err);
+    sluice_status status = check_row(batch, requests[0].row, err);
     if (status == SLUICE_OK)
-        status = sluice_gpu_plan_make(&plan, &batch->limits, bytes, len, index, request, err);
+        status = sluice_gpu_plan_make(&plan, &batch->limits, bytes, len, index, requests, err);
     if (status == SLUICE_OK)
         status = check_room(batch, &plan.sizes, err);
     if (status == SLUICE_OK)
         status = sluice_gpu_plan_write(&plan, &batch->stretch, batch->upload + at, &written, err);
     if (status == SLUICE_OK)
-        place(batch, at, written, request->row);
+        place(batch, at, written, requests[0].row);
     return status;
 }

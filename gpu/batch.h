@@ -60,7 +60,7 @@ void sluice_gpu_batch_clear(struct sluice_gpu_batch *batch);
 /* Frees what it owns; idempotent. */
 void sluice_gpu_batch_destroy(struct sluice_gpu_batch *batch);
 
-/* The request to resize a whole box to the batch's size. */
+/* The request to resize a whole box to the size of the batch's first view. */
 struct sluice_gpu_request sluice_gpu_request_whole(const struct sluice_gpu_batch *batch,
                                                    const struct sluice_box *box, bool is_flipped,
                                                    uint32_t row);
@@ -77,11 +77,12 @@ SLUICE_MUST_USE sluice_status sluice_gpu_batch_append(struct sluice_gpu_batch *b
                                                       const void *sample, uint64_t bytes,
                                                       uint32_t row, struct sluice_err *err);
 
-/* Plans, writes and places a sample.  Fails as those three do. */
+/* Plans, writes and places a sample for an array of requests, one for each view.  Fails as those
+ * three do. */
 SLUICE_MUST_USE sluice_status sluice_gpu_batch_add(struct sluice_gpu_batch *batch,
                                                    const uint8_t *bytes, size_t len,
                                                    const struct sluice_jpeg_index *index,
-                                                   const struct sluice_gpu_request *request,
+                                                   const struct sluice_gpu_request *requests,
                                                    struct sluice_err *err);
 
 #endif

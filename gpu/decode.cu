@@ -14,17 +14,19 @@ uint32_t blocks_for(uint64_t count, uint32_t threads)
 }
 
 __global__ void __launch_bounds__(SLUICE_GPU_WEIGH_THREADS)
-    weigh(const sluice_gpu_memory memory, uint32_t blocks_of_sample)
+    weigh(const sluice_gpu_memory memory, uint32_t blocks_of_view)
 {
-    const sluice_gpu_sample *sample = sluice_gpu_sample_of(&memory, blockIdx.x / blocks_of_sample);
-    uint32_t o = blockIdx.x % blocks_of_sample * SLUICE_GPU_WEIGH_THREADS + threadIdx.x;
-    if (o < memory.out_width) {
-        sluice_gpu_weigh(&memory, &sample->across, sample->is_flipped, o);
+    const uint32_t number = blockIdx.x / blocks_of_view;
+    const sluice_gpu_sample *sample = sluice_gpu_sample_of(&memory, number / memory.num_views);
+    const sluice_gpu_view *view = sluice_gpu_view_of(sample, number % memory.num_views);
+    uint32_t o = blockIdx.x % blocks_of_view * SLUICE_GPU_WEIGH_THREADS + threadIdx.x;
+    if (o < view->across.count) {
+        sluice_gpu_weigh(&memory, &view->across, (int)view->is_flipped, o);
         return;
     }
-    o -= memory.out_width;
-    if (o < memory.out_height)
-        sluice_gpu_weigh(&memory, &sample->down, 0, o);
+    o -= view->across.count;
+    if (o < view->down.count)
+        sluice_gpu_weigh(&memory, &view->down, 0, o);
 }
 
 __global__ void __launch_bounds__(DECODE_THREADS) decode(const sluice_gpu_memory memory)
@@ -69,24 +71,29 @@ __global__ void __launch_bounds__(SLUICE_GPU_ACROSS_THREADS) across(const sluice
     uint32_t number, task = blockIdx.x;
     SLUICE_GPU_FIND(&memory, task, across_tasks, number);
     const sluice_gpu_sample *sample = sluice_gpu_sample_of(&memory, number);
-    const sluice_gpu_across work = sluice_gpu_across_task(&memory, sample, task);
-    sluice_gpu_across_chroma(&memory, sample, &work, &shared, threadIdx.x);
+    const sluice_gpu_view *view = sluice_gpu_across_view(sample, &task);
+    const sluice_gpu_across work = sluice_gpu_across_task(&memory, sample, view, task);
+    sluice_gpu_across_chroma(&memory, sample, view, &work, &shared, threadIdx.x);
     __syncthreads();
-    sluice_gpu_across_load(&memory, sample, &work, &shared, threadIdx.x);
+    sluice_gpu_across_load(&memory, sample, view, &work, &shared, threadIdx.x);
     __syncthreads();
-    sluice_gpu_across_weights(&memory, sample, &work, &shared, threadIdx.x);
+    sluice_gpu_across_weights(&memory, view, &work, &shared, threadIdx.x);
     __syncthreads();
-    sluice_gpu_across_sum(&memory, sample, &work, &shared, threadIdx.x);
+    sluice_gpu_across_sum(&memory, view, &work, &shared, threadIdx.x);
 }
 
 __global__ void __launch_bounds__(SLUICE_GPU_DOWN_THREADS)
-    down(const sluice_gpu_memory memory, uint32_t blocks_of_sample, uint32_t threads_of_row)
+    down(const sluice_gpu_memory memory, uint32_t blocks_of_view)
 {
-    const sluice_gpu_sample *sample = sluice_gpu_sample_of(&memory, blockIdx.x / blocks_of_sample);
-    const uint32_t i = blockIdx.x % blocks_of_sample * SLUICE_GPU_DOWN_THREADS + threadIdx.x;
+    const uint32_t number = blockIdx.x / blocks_of_view;
+    const sluice_gpu_sample *sample = sluice_gpu_sample_of(&memory, number / memory.num_views);
+    const sluice_gpu_view *view = sluice_gpu_view_of(sample, number % memory.num_views);
+    const uint32_t threads_of_row =
+        (view->across.count + SLUICE_GPU_DOWN_PIXELS - 1) / SLUICE_GPU_DOWN_PIXELS;
+    const uint32_t i = blockIdx.x % blocks_of_view * SLUICE_GPU_DOWN_THREADS + threadIdx.x;
     const uint32_t y = i / threads_of_row, x = i % threads_of_row * SLUICE_GPU_DOWN_PIXELS;
-    if (y < memory.out_height)
-        sluice_gpu_down(&memory, sample, x, y);
+    if (y < view->down.count)
+        sluice_gpu_down(&memory, sample, view, x, y);
 }
 
 } // namespace
@@ -107,8 +114,9 @@ cudaError_t sluice_gpu_load_decode(void)
 cudaError_t sluice_gpu_launch_weigh(cudaStream_t stream, const sluice_gpu_memory *memory)
 {
     const uint32_t blocks =
-        blocks_for((uint64_t)memory->out_width + memory->out_height, SLUICE_GPU_WEIGH_THREADS);
-    weigh<<<blocks * memory->num_samples, SLUICE_GPU_WEIGH_THREADS, 0, stream>>>(*memory, blocks);
+        blocks_for((uint64_t)memory->max_width + memory->max_height, SLUICE_GPU_WEIGH_THREADS);
+    weigh<<<blocks * memory->num_samples * memory->num_views, SLUICE_GPU_WEIGH_THREADS, 0,
+            stream>>>(*memory, blocks);
     return cudaGetLastError();
 }
 
@@ -138,10 +146,10 @@ cudaError_t sluice_gpu_launch_across(cudaStream_t stream, const sluice_gpu_memor
 
 cudaError_t sluice_gpu_launch_down(cudaStream_t stream, const sluice_gpu_memory *memory)
 {
-    const uint32_t threads_of_row = blocks_for(memory->out_width, SLUICE_GPU_DOWN_PIXELS);
-    const uint32_t blocks =
-        blocks_for((uint64_t)threads_of_row * memory->out_height, SLUICE_GPU_DOWN_THREADS);
-    down<<<blocks * memory->num_samples, SLUICE_GPU_DOWN_THREADS, 0, stream>>>(*memory, blocks,
-                                                                               threads_of_row);
+    const uint64_t threads =
+        (uint64_t)blocks_for(memory->max_width, SLUICE_GPU_DOWN_PIXELS) * memory->max_height;
+    const uint32_t blocks = blocks_for(threads, SLUICE_GPU_DOWN_THREADS);
+    down<<<blocks * memory->num_samples * memory->num_views, SLUICE_GPU_DOWN_THREADS, 0, stream>>>(
+        *memory, blocks);
     return cudaGetLastError();
 }

@@ -19,6 +19,14 @@ static const struct sluice_gpu_index *sums_of(const struct sluice_gpu_memory *me
     return (const struct sluice_gpu_index *)(const void *)memory->upload + memory->num_samples;
 }
 
+/* View `number` of all samples'. */
+static const struct sluice_gpu_view *view_at(const struct sluice_gpu_memory *memory,
+                                             uint32_t number)
+{
+    return sluice_gpu_view_of(sluice_gpu_sample_of(memory, number / memory->num_views),
+                              number % memory->num_views);
+}
+
 static void decode(const struct sluice_gpu_memory *memory, struct sluice_gpu_decode_shared *shared)
 {
     for (uint32_t i = 0; i < sums_of(memory)->decode_tasks; i++) {
@@ -58,12 +66,12 @@ static void transform(const struct sluice_gpu_memory *memory,
 
 static void weigh(const struct sluice_gpu_memory *memory)
 {
-    for (uint32_t i = 0; i < memory->num_samples; i++) {
-        const struct sluice_gpu_sample *sample = sluice_gpu_sample_of(memory, i);
-        for (uint32_t o = 0; o < sample->across.count; o++)
-            sluice_gpu_weigh(memory, &sample->across, sample->is_flipped, o);
-        for (uint32_t o = 0; o < sample->down.count; o++)
-            sluice_gpu_weigh(memory, &sample->down, 0, o);
+    for (uint32_t i = 0; i < memory->num_samples * memory->num_views; i++) {
+        const struct sluice_gpu_view *view = view_at(memory, i);
+        for (uint32_t o = 0; o < view->across.count; o++)
+            sluice_gpu_weigh(memory, &view->across, (int)view->is_flipped, o);
+        for (uint32_t o = 0; o < view->down.count; o++)
+            sluice_gpu_weigh(memory, &view->down, 0, o);
     }
 }
 
@@ -73,25 +81,28 @@ static void across(const struct sluice_gpu_memory *memory, struct sluice_gpu_acr
         uint32_t number, task = i;
         SLUICE_GPU_FIND(memory, task, across_tasks, number);
         const struct sluice_gpu_sample *sample = sluice_gpu_sample_of(memory, number);
-        const struct sluice_gpu_across work = sluice_gpu_across_task(memory, sample, task);
+        const struct sluice_gpu_view *view = sluice_gpu_across_view(sample, &task);
+        const struct sluice_gpu_across work = sluice_gpu_across_task(memory, sample, view, task);
         for (uint32_t t = 0; t < SLUICE_GPU_ACROSS_THREADS; t++)
-            sluice_gpu_across_chroma(memory, sample, &work, shared, t);
+            sluice_gpu_across_chroma(memory, sample, view, &work, shared, t);
         for (uint32_t t = 0; t < SLUICE_GPU_ACROSS_THREADS; t++)
-            sluice_gpu_across_load(memory, sample, &work, shared, t);
+            sluice_gpu_across_load(memory, sample, view, &work, shared, t);
         for (uint32_t t = 0; t < SLUICE_GPU_ACROSS_THREADS; t++)
-            sluice_gpu_across_weights(memory, sample, &work, shared, t);
+            sluice_gpu_across_weights(memory, view, &work, shared, t);
         for (uint32_t t = 0; t < SLUICE_GPU_ACROSS_THREADS; t++)
-            sluice_gpu_across_sum(memory, sample, &work, shared, t);
+            sluice_gpu_across_sum(memory, view, &work, shared, t);
     }
 }
 
 static void down(const struct sluice_gpu_memory *memory)
 {
-    for (uint32_t i = 0; i < memory->num_samples; i++) {
-        const struct sluice_gpu_sample *sample = sluice_gpu_sample_of(memory, i);
-        for (uint32_t y = 0; y < memory->out_height; y++) {
-            for (uint32_t x = 0; x < memory->out_width; x += SLUICE_GPU_DOWN_PIXELS)
-                sluice_gpu_down(memory, sample, x, y);
+    for (uint32_t i = 0; i < memory->num_samples * memory->num_views; i++) {
+        const struct sluice_gpu_sample *sample =
+            sluice_gpu_sample_of(memory, i / memory->num_views);
+        const struct sluice_gpu_view *view = view_at(memory, i);
+        for (uint32_t y = 0; y < view->down.count; y++) {
+            for (uint32_t x = 0; x < view->across.count; x += SLUICE_GPU_DOWN_PIXELS)
+                sluice_gpu_down(memory, sample, view, x, y);
         }
     }
 }
@@ -113,12 +124,14 @@ static void run_call(struct sluice_gpu_pixels *pixels, const struct sluice_kerne
 static void run_calls(const struct sluice_gpu_memory *memory,
                       struct sluice_gpu_pixels_shared *shared)
 {
-    for (uint32_t i = 0; i < memory->num_samples; i++) {
-        const struct sluice_gpu_sample *sample = sluice_gpu_sample_of(memory, i);
+    for (uint32_t i = 0; i < memory->num_samples * memory->num_views; i++) {
+        const struct sluice_gpu_sample *sample =
+            sluice_gpu_sample_of(memory, i / memory->num_views);
+        const struct sluice_gpu_view *view = view_at(memory, i);
         struct sluice_gpu_pixels pixels =
-            sluice_gpu_pixels_init(memory, sample, shared, 0, NUM_THREADS);
-        for (uint32_t at = 0; at < sample->calls_bytes;) {
-            const struct sluice_kernel_call *call = sluice_gpu_call_of(sample, at);
+            sluice_gpu_pixels_init(memory, sample, view, shared, 0, NUM_THREADS);
+        for (uint32_t at = 0; at < view->calls_bytes;) {
+            const struct sluice_kernel_call *call = sluice_gpu_call_of(sample, view, at);
             run_call(&pixels, call);
             at += call->bytes;
         }
@@ -142,9 +155,9 @@ sluice_status sluice_gpu_decode_host(const struct sluice_gpu_batch *batch, uint8
         .pixels = alloc(batch->used.pixels, sizeof(uint32_t), false),
         .rows = rows,
         .faults = alloc(batch->num_samples, sizeof(uint32_t), true),
+        .row_bytes = sluice_gpu_row_bytes(&batch->limits),
         .num_samples = batch->num_samples,
-        .out_width = batch->limits.out_width,
-        .out_height = batch->limits.out_height,
+        .num_views = batch->limits.num_views,
     };
     sluice_status status = SLUICE_OK;
     if (shared && memory.coefficients && memory.samples && memory.weights && memory.pixels &&

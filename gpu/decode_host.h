@@ -8,7 +8,7 @@
  *
  * Threads: pure functions. */
 
-/* Makes each sample's row of `rows` (max_samples x out_height x out_width x 3, 16-byte aligned);
+/* Makes each sample's row of `rows` (max_samples x sluice_gpu_row_bytes(), 16-byte aligned);
  * statuses[i] is that of sample i, as sluice_gpu_decoder_wait() gives it.  SLUICE_E_NO_MEMORY. */
 SLUICE_MUST_USE sluice_status sluice_gpu_decode_host(const struct sluice_gpu_batch *batch,
                                                      uint8_t *rows, sluice_status *statuses,

@@ -30,7 +30,9 @@ struct sluice_gpu_memory {
     uint32_t *pixels;
     uint8_t *rows;    /* the result */
     uint32_t *faults; /* not 0: the sample is not to be used */
-    uint32_t num_samples, out_width, out_height;
+    uint64_t row_bytes;
+    uint32_t num_samples, num_views;
+    uint32_t max_width, max_height; /* of a view */
 };
 
 SLUICE_KERNEL_INLINE const struct sluice_gpu_sample *
@@ -39,6 +41,25 @@ sluice_gpu_sample_of(const struct sluice_gpu_memory *memory, uint32_t number)
     const struct sluice_gpu_index *index =
         (const struct sluice_gpu_index *)(const void *)memory->upload;
     return (const struct sluice_gpu_sample *)(const void *)(memory->upload + index[number].at);
+}
+
+SLUICE_KERNEL_INLINE const struct sluice_gpu_view *
+sluice_gpu_view_of(const struct sluice_gpu_sample *sample, uint32_t view)
+{
+    return (const struct sluice_gpu_view *)(sample + 1) + view;
+}
+
+SLUICE_KERNEL_INLINE uint8_t *sluice_gpu_row_of(const struct sluice_gpu_memory *memory,
+                                                const struct sluice_gpu_sample *sample,
+                                                const struct sluice_gpu_view *view)
+{
+    return memory->rows + memory->row_bytes * sample->row + view->row_at;
+}
+
+/* Whether four pixels of lines of `width` pixels from `row` on are three whole words. */
+SLUICE_KERNEL_INLINE int sluice_gpu_is_by_words(const uint8_t *row, uint64_t width)
+{
+    return width % 4 == 0 && (uintptr_t)row % 4 == 0;
 }
 
 SLUICE_KERNEL_INLINE uint32_t sluice_gpu_min(uint32_t a, uint32_t b)

@@ -71,6 +71,17 @@ static sluice_status alloc_all(struct sluice_gpu_decoder *decoder,
     return status;
 }
 
+static void set_views(struct sluice_gpu_memory *memory, const struct sluice_gpu_limits *limits)
+{
+    memory->row_bytes = sluice_gpu_row_bytes(limits);
+    memory->num_views = limits->num_views;
+    for (uint32_t v = 0; v < limits->num_views; v++) {
+        const struct sluice_gpu_view_size *size = &limits->views[v];
+        memory->max_width = size->width > memory->max_width ? size->width : memory->max_width;
+        memory->max_height = size->height > memory->max_height ? size->height : memory->max_height;
+    }
+}
+
 sluice_status sluice_gpu_decoder_create(const struct sluice_gpu_limits *limits, void *upload,
                                         struct sluice_gpu_decoder **out, struct sluice_err *err)
 {
@@ -81,8 +92,7 @@ sluice_status sluice_gpu_decoder_create(const struct sluice_gpu_limits *limits, 
     struct sluice_gpu_decoder *decoder = calloc(1, sizeof(*decoder));
     if (!decoder)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a GPU decoder");
-    decoder->memory.out_width = limits->out_width;
-    decoder->memory.out_height = limits->out_height;
+    set_views(&decoder->memory, limits);
     status = alloc_all(decoder, limits, &capacity, upload != NULL, err);
     if (status != SLUICE_OK) {
         sluice_gpu_decoder_destroy(decoder);

@@ -8,10 +8,11 @@
  *     index  max_samples + 1 times struct sluice_gpu_index
  *     then for each sample, at a multiple of 16 bytes:
  *         struct sluice_gpu_sample
+ *         struct sluice_gpu_view        num_views times
  *         struct sluice_gpu_huffman     num_huffman times
  *         struct sluice_gpu_segment     num_segments times
  *         the segments' bits, without stuffing
- *         the calls of kernels on its row (image/kernel_call.h), at a multiple of 16 bytes
+ *         each view's calls of kernels (image/kernel_call.h), at a multiple of 16 bytes
  *
  * Every number in it is checked: no kernel can leave the batch's memory, whatever the bits are.
  *
@@ -20,6 +21,7 @@
 #define SLUICE_GPU_MAX_PLANES 3
 #define SLUICE_GPU_MAX_HUFFMAN (2 * SLUICE_GPU_MAX_PLANES)
 #define SLUICE_GPU_MAX_BLOCKS_IN_MCU 6
+#define SLUICE_GPU_MAX_VIEWS 32
 
 /* A task is the work of one block of threads.  tuning.h has its size for each kind. */
 
@@ -53,7 +55,7 @@ enum {
 };
 
 /* A component: the blocks [first_column, first_column + columns) x [first_row, first_row + rows),
- * which the box needs. */
+ * which the views' boxes need. */
 struct sluice_gpu_plane {
     uint32_t width, height; /* samples of the whole image */
     uint32_t first_column, first_row, columns, rows;
@@ -77,23 +79,29 @@ struct sluice_gpu_axis {
     uint32_t first_weight; /* of the batch's; see sluice_gpu_weights_len() */
 };
 
+/* One of the images that a sample's row consists of: a box of the decoded image, resized. */
+struct sluice_gpu_view {
+    struct sluice_gpu_axis across, down;
+    uint32_t left, top;   /* of the box */
+    uint32_t row_at;      /* its pixels: bytes from the row's start */
+    uint32_t first_pixel; /* of the batch's, after the pass across */
+    uint32_t rows_at_once, columns_at_once, across_tasks;
+    uint32_t calls_at, calls_bytes; /* from the sample's start; 0 bytes: no call */
+    uint32_t scratch_words;         /* that the calls take, from first_pixel on */
+    uint32_t is_flipped;
+};
+
 struct sluice_gpu_sample {
     uint32_t huffman_at, segments_at, words_at; /* bytes from the sample's start */
-    uint32_t num_huffman, num_segments, num_planes;
+    uint32_t num_views, num_huffman, num_segments, num_planes;
     uint32_t num_blocks; /* of all planes, which follow each other */
     uint32_t mcus_across;
     uint32_t blocks_in_mcu;
     uint8_t block_plane[SLUICE_GPU_MAX_BLOCKS_IN_MCU]; /* in the order of the scan */
     uint8_t block_x[SLUICE_GPU_MAX_BLOCKS_IN_MCU], block_y[SLUICE_GPU_MAX_BLOCKS_IN_MCU];
-    uint8_t is_flipped;
-    uint8_t is_placed;    /* set by batch.c: it is in the batch that its memory belongs to */
-    uint32_t left, top;   /* of the box */
-    uint32_t first_pixel; /* of the batch's, after the pass across */
-    uint32_t row;         /* of the batch that is made */
-    uint32_t rows_at_once, columns_at_once;
-    uint32_t calls_at, calls_bytes; /* from the sample's start; 0 bytes: no call */
-    uint32_t scratch_words;         /* that the calls take, from first_pixel on */
-    struct sluice_gpu_axis across, down;
+    uint8_t is_placed; /* set by batch.c: it is in the batch that its memory belongs to */
+    uint8_t unused;
+    uint32_t row; /* of the batch that is made */
     struct sluice_gpu_plane planes[SLUICE_GPU_MAX_PLANES];
 };
 

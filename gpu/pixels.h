@@ -5,7 +5,7 @@
 #include "gpu/decode_kernels.h"
 #include "image/kernel_call.h"
 
-/* A sample's row as kernels of colours, blurs and warps see it: its pixels, scratch memory, and the
+/* A view of a sample as kernels of colours, blurs and warps see it: its pixels, scratch memory, and the
  * threads that work on it (pixel_kernels.h).
  *
  * C11 and CUDA. */
@@ -19,7 +19,7 @@ struct sluice_gpu_pixels_shared {
     uint8_t table[3][256];
 };
 
-/* A sample's row, and the threads that work on it. */
+/* The pixels of a view, and the threads that work on them. */
 struct sluice_gpu_pixels {
     uint8_t *row;
     uint32_t *scratch;
@@ -30,17 +30,19 @@ struct sluice_gpu_pixels {
     uint32_t thread, num_threads;
 };
 
-SLUICE_KERNEL_INLINE struct sluice_gpu_pixels sluice_gpu_pixels_init(
-    const struct sluice_gpu_memory *memory, const struct sluice_gpu_sample *sample,
-    struct sluice_gpu_pixels_shared *shared, uint32_t thread, uint32_t num_threads)
+SLUICE_KERNEL_INLINE struct sluice_gpu_pixels
+sluice_gpu_pixels_init(const struct sluice_gpu_memory *memory,
+                       const struct sluice_gpu_sample *sample, const struct sluice_gpu_view *view,
+                       struct sluice_gpu_pixels_shared *shared, uint32_t thread,
+                       uint32_t num_threads)
 {
     struct sluice_gpu_pixels p;
-    p.width = memory->out_width;
-    p.height = memory->out_height;
+    p.width = view->across.count;
+    p.height = view->down.count;
     p.num = (uint64_t)p.width * p.height;
-    p.row = memory->rows + p.num * 3 * sample->row;
-    p.scratch = memory->pixels + sample->first_pixel;
-    p.is_by_fours = p.num % 4 == 0;
+    p.row = sluice_gpu_row_of(memory, sample, view);
+    p.scratch = memory->pixels + view->first_pixel;
+    p.is_by_fours = sluice_gpu_is_by_words(p.row, p.num);
     p.shared = shared;
     p.thread = thread;
     p.num_threads = num_threads;
@@ -48,9 +50,10 @@ SLUICE_KERNEL_INLINE struct sluice_gpu_pixels sluice_gpu_pixels_init(
 }
 
 SLUICE_KERNEL_INLINE const struct sluice_kernel_call *
-sluice_gpu_call_of(const struct sluice_gpu_sample *sample, uint32_t at)
+sluice_gpu_call_of(const struct sluice_gpu_sample *sample, const struct sluice_gpu_view *view,
+                   uint32_t at)
 {
-    const uint8_t *calls = (const uint8_t *)sample + sample->calls_at;
+    const uint8_t *calls = (const uint8_t *)sample + view->calls_at;
     return (const struct sluice_kernel_call *)(const void *)(calls + at);
 }
 

@@ -28,12 +28,12 @@ static sluice_status size_lane(const struct sluice_gpu_place_options *options, u
 {
     *limits = (struct sluice_gpu_limits){
         .max_samples = options->max_rows,
-        .out_width = options->width,
-        .out_height = options->height,
+        .num_views = options->num_views,
         .max_file_bytes = (uint64_t)num_files * SLUICE_GPU_USUAL_FILE_BYTES,
         .max_pixels = (uint64_t)num_files * SLUICE_GPU_USUAL_PIXELS,
         .max_segment_bytes = SLUICE_GPU_MAX_SEGMENT_BYTES,
     };
+    memcpy(limits->views, options->views, sizeof(limits->views));
     struct sluice_gpu_sizes capacity;
     const sluice_status status = sluice_gpu_limits_check(limits, &capacity, err);
     if (status == SLUICE_OK)
@@ -162,29 +162,35 @@ static sluice_status open_all(struct sluice_gpu_place *place,
 }
 
 static sluice_status check_options(const struct sluice_gpu_place_options *options,
-                                   struct sluice_err *err)
+                                   uint64_t *row_bytes, struct sluice_err *err)
 {
-    if (!options->max_rows || !options->height || !options->width || !options->num_blocks ||
-        !options->num_lanes || options->num_blocks > 1u << 10 || options->num_lanes > 1u << 10 ||
-        options->num_stagings > 1u << 10)
+    if (!options->max_rows || !options->num_views || options->num_views > SLUICE_GPU_MAX_VIEWS ||
+        !options->num_blocks || !options->num_lanes || options->num_blocks > 1u << 10 ||
+        options->num_lanes > 1u << 10 || options->num_stagings > 1u << 10)
         return sluice_fail(err, SLUICE_E_INVALID,
                            "sizes of a GPU's batches that are 0 or too large");
     /* So that products stay within 64 bits; what a lane can count is less. */
-    if (options->max_rows > 1u << 20 || options->height > SLUICE_IMAGE_MAX_SIDE ||
-        options->width > SLUICE_IMAGE_MAX_SIDE)
-        return sluice_fail(err, SLUICE_E_INVALID, "a batch of %u x %u x %u pixels is too large",
-                           options->max_rows, options->height, options->width);
-    const uint64_t row_bytes = (uint64_t)options->height * options->width * 3;
-    if (row_bytes < MIN_ROW_BYTES)
-        return sluice_fail(err, SLUICE_E_INVALID, "rows of %u x %u pixels are too small for a GPU",
-                           options->height, options->width);
+    *row_bytes = 0;
+    for (uint32_t v = 0; v < options->num_views; v++) {
+        const struct sluice_gpu_view_size *size = &options->views[v];
+        if (options->max_rows > 1u << 20 || !size->height || !size->width ||
+            size->height > SLUICE_IMAGE_MAX_SIDE || size->width > SLUICE_IMAGE_MAX_SIDE)
+            return sluice_fail(err, SLUICE_E_INVALID,
+                               "a GPU's batch of %u x %u x %u pixels is empty or too large",
+                               options->max_rows, size->height, size->width);
+        *row_bytes += (uint64_t)size->height * size->width * 3;
+    }
+    if (*row_bytes < MIN_ROW_BYTES)
+        return sluice_fail(err, SLUICE_E_INVALID, "rows of %llu bytes are too small for a GPU",
+                           (unsigned long long)*row_bytes);
     return SLUICE_OK;
 }
 
 sluice_status sluice_gpu_place_create(const struct sluice_gpu_place_options *options,
                                       struct sluice_gpu_place **out, struct sluice_err *err)
 {
-    sluice_status status = check_options(options, err);
+    uint64_t row_bytes = 0;
+    sluice_status status = check_options(options, &row_bytes, err);
     if (status != SLUICE_OK)
         return status;
     struct sluice_gpu_place *place = calloc(1, sizeof(*place));
@@ -192,7 +198,7 @@ sluice_status sluice_gpu_place_create(const struct sluice_gpu_place_options *opt
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a GPU's place");
     pthread_mutex_init(&place->lock, NULL);
     place->max_rows = options->max_rows;
-    place->row_bytes = (size_t)options->height * options->width * 3;
+    place->row_bytes = (size_t)row_bytes;
     place->most_row_bytes =
         options->most_row_bytes > place->row_bytes ? options->most_row_bytes : place->row_bytes;
     place->block_bytes =

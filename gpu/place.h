@@ -44,10 +44,12 @@ struct sluice_gpu_block;
 struct sluice_gpu_place_options {
     /* The kernels' source on the CPU, and "device" memory of the host: for tests.  Any build. */
     bool is_host;
-    int device;                     /* of CUDA's count in this process, from 0 */
-    uint32_t max_rows;              /* of a batch */
-    uint32_t height, width;         /* of what lanes decode */
-    size_t most_row_bytes;          /* of rows that are uploaded; 0: height * width * 3 */
+    int device;        /* of CUDA's count in this process, from 0 */
+    uint32_t max_rows; /* of a batch */
+    /* The views of what lanes decode, one after the other in a row. */
+    uint32_t num_views;
+    struct sluice_gpu_view_size views[SLUICE_GPU_MAX_VIEWS];
+    size_t most_row_bytes;          /* of rows that are uploaded; 0: those of the views */
     unsigned num_blocks, num_lanes; /* >= 1 */
     /* In addition to one for each lane; may be 0.  Fewer are created if memory is short. */
     unsigned num_stagings;
@@ -65,8 +67,8 @@ sluice_gpu_place_create(const struct sluice_gpu_place_options *options,
 /* Call it once all lanes are idle and all blocks are given back.  NULL is allowed. */
 void sluice_gpu_place_destroy(struct sluice_gpu_place *place);
 
-/* Sets the size of a row for later batches: at most most_row_bytes, initially height * width * 3,
- * the only size that can be decoded.  Call it while all lanes are idle. */
+/* Sets the size of a row for later batches: at most most_row_bytes, initially that of the views, the
+ * only size that can be decoded.  Call it while all lanes are idle. */
 void sluice_gpu_place_set_row_bytes(struct sluice_gpu_place *place, size_t row_bytes);
 
 int sluice_gpu_place_device(const struct sluice_gpu_place *place);     /* -1: is_host */
@@ -93,7 +95,7 @@ void sluice_gpu_host_free(struct sluice_gpu_place *place, void *memory, size_t b
 
 /* NULL: all are in use. */
 struct sluice_gpu_block *sluice_gpu_place_take(struct sluice_gpu_place *place);
-/* max_rows x height x width x 3 bytes of the device, u8, 256-byte aligned. */
+/* max_rows rows on the device, u8, 256-byte aligned. */
 uint8_t *sluice_gpu_block_rows(const struct sluice_gpu_block *block);
 /* Gives a block back.  Nothing reads or writes it any more. */
 void sluice_gpu_block_give(struct sluice_gpu_block *block);
@@ -128,7 +130,7 @@ struct sluice_gpu_prepared {
  * SLUICE_E_INVALID: the request is wrong (sample.h). */
 SLUICE_MUST_USE sluice_status
 sluice_gpu_prepare(struct sluice_gpu_place *place, struct sluice_gpu_staging *staging,
-                   const struct sluice_gpu_file *file, const struct sluice_gpu_request *request,
+                   const struct sluice_gpu_file *file, const struct sluice_gpu_request *requests,
                    struct sluice_jpeg_stretch *stretch, struct sluice_buf_pool *pool,
                    struct sluice_gpu_prepared *prepared, struct sluice_err *err);
 void sluice_gpu_prepared_clear(struct sluice_gpu_prepared *prepared); /* idempotent; fine on {0} */
@@ -150,7 +152,7 @@ SLUICE_MUST_USE sluice_status sluice_gpu_lane_decode(struct sluice_gpu_lane *lan
                                                      const struct sluice_gpu_prepared *sample,
                                                      uint32_t row, struct sluice_err *err);
 
-/* Adds a finished row.  Borrows `pixels` (height x width x 3) until finish, even if that fails, or
+/* Adds a finished row.  Borrows `pixels` (the bytes of a row) until finish, even if that fails, or
  * drop.  Adjacent rows from adjacent pixels are copied at once. */
 SLUICE_MUST_USE sluice_status sluice_gpu_lane_upload(struct sluice_gpu_lane *lane, uint32_t row,
                                                      const uint8_t *pixels, struct sluice_err *err);

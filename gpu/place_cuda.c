@@ -162,7 +162,7 @@ static sluice_status cuda_engine_open(struct sluice_gpu_device *device,
     if (!engine)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a lane");
     engine->base.device = device;
-    engine->row_bytes = (size_t)limits->out_width * limits->out_height * 3;
+    engine->row_bytes = sluice_gpu_row_bytes(limits);
     sluice_status status = open_stream(engine, err);
     if (status == SLUICE_OK)
         status = sluice_gpu_decoder_create(limits, upload, &engine->decoder, err);

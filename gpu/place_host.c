@@ -112,7 +112,7 @@ static sluice_status host_engine_open(struct sluice_gpu_device *device,
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a lane");
     }
     sluice_gpu_batch_init(&engine->batch, limits, capacity, upload);
-    engine->row_bytes = (size_t)limits->out_width * limits->out_height * 3;
+    engine->row_bytes = sluice_gpu_row_bytes(limits);
     engine->base = (struct sluice_gpu_engine){device, &engine->batch};
     *out = &engine->base;
     return SLUICE_OK;

@@ -248,14 +248,14 @@ static sluice_status write_to_staging(struct sluice_gpu_staging *staging, uint64
 
 sluice_status sluice_gpu_prepare(struct sluice_gpu_place *place, struct sluice_gpu_staging *staging,
                                  const struct sluice_gpu_file *file,
-                                 const struct sluice_gpu_request *request,
+                                 const struct sluice_gpu_request *requests,
                                  struct sluice_jpeg_stretch *stretch, struct sluice_buf_pool *pool,
                                  struct sluice_gpu_prepared *prepared, struct sluice_err *err)
 {
     struct sluice_gpu_plan plan;
     uint64_t at;
     sluice_status status = sluice_gpu_plan_make(&plan, &place->limits, file->bytes, file->len,
-                                                file->index, request, err);
+                                                file->index, requests, err);
     if (status == SLUICE_OK)
         status = check_sizes(place, &plan.sizes, err);
     if (status != SLUICE_OK)

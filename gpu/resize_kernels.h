@@ -133,37 +133,49 @@ SLUICE_KERNEL_INLINE uint32_t sluice_gpu_is_smooth_across(const struct sluice_gp
     return plane->upsampling == SLUICE_GPU_SMOOTH && plane->wide == 2;
 }
 
+/* The sample's view whose task is number `*task` of the sample's; *task becomes the view's. */
+SLUICE_KERNEL_INLINE const struct sluice_gpu_view *
+sluice_gpu_across_view(const struct sluice_gpu_sample *sample, uint32_t *task)
+{
+    const struct sluice_gpu_view *view = sluice_gpu_view_of(sample, 0);
+    for (uint32_t left = sample->num_views - 1; left > 0 && *task >= view->across_tasks; left--) {
+        *task -= view->across_tasks;
+        view++;
+    }
+    return view;
+}
+
 SLUICE_KERNEL_INLINE struct sluice_gpu_across
 sluice_gpu_across_task(const struct sluice_gpu_memory *memory,
-                       const struct sluice_gpu_sample *sample, uint32_t task)
+                       const struct sluice_gpu_sample *sample, const struct sluice_gpu_view *view,
+                       uint32_t task)
 {
-    const struct sluice_gpu_axis *axis = &sample->across;
-    const uint32_t num_tiles =
-        (axis->count + sample->columns_at_once - 1) / sample->columns_at_once;
+    const struct sluice_gpu_axis *axis = &view->across;
+    const uint32_t num_tiles = (axis->count + view->columns_at_once - 1) / view->columns_at_once;
     struct sluice_gpu_across work = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
-    work.row = task / num_tiles * sample->rows_at_once;
-    work.num_rows = sluice_gpu_min(sample->rows_at_once, sample->down.in_count - work.row);
-    work.column = task % num_tiles * sample->columns_at_once;
-    work.num_columns = sluice_gpu_min(sample->columns_at_once, axis->count - work.column);
+    work.row = task / num_tiles * view->rows_at_once;
+    work.num_rows = sluice_gpu_min(view->rows_at_once, view->down.in_count - work.row);
+    work.column = task % num_tiles * view->columns_at_once;
+    work.num_columns = sluice_gpu_min(view->columns_at_once, axis->count - work.column);
     /* Both ends of a span are monotonic in the output. */
     const int32_t *spans = memory->weights + axis->first_weight;
     const uint32_t last_column = work.column + work.num_columns - 1;
-    const uint32_t low = sample->is_flipped ? last_column : work.column;
-    const uint32_t high = sample->is_flipped ? work.column : last_column;
+    const uint32_t low = view->is_flipped ? last_column : work.column;
+    const uint32_t high = view->is_flipped ? work.column : last_column;
     work.first = (uint32_t)spans[low];
-    const uint32_t last = sample->left + (uint32_t)(spans[high] + spans[axis->count + high]) - 1;
-    work.x = (sample->left + work.first) / 4 * 4;
+    const uint32_t last = view->left + (uint32_t)(spans[high] + spans[axis->count + high]) - 1;
+    work.x = (view->left + work.first) / 4 * 4;
     work.fours = last / 4 - work.x / 4 + 1;
     if (sample->num_planes > 1) {
         const struct sluice_gpu_plane *plane = &sample->planes[1];
         const uint32_t is_smooth = sluice_gpu_is_smooth_across(plane);
-        const uint32_t first_chroma = (sample->left + work.first) / plane->wide;
+        const uint32_t first_chroma = (view->left + work.first) / plane->wide;
         work.chroma = (first_chroma - (is_smooth && first_chroma > 0)) / 4 * 4;
         work.last_chroma = sluice_gpu_min(last / plane->wide + is_smooth, plane->width - 1);
         work.chroma_fours = work.last_chroma / 4 - work.chroma / 4 + 1;
     }
     work.thread_bits = 8; /* SLUICE_GPU_ACROSS_THREADS */
-    for (uint32_t rows = sample->rows_at_once; rows > 1; rows /= 2)
+    for (uint32_t rows = view->rows_at_once; rows > 1; rows /= 2)
         work.thread_bits--;
     return work;
 }
@@ -189,6 +201,7 @@ SLUICE_KERNEL_INLINE uint32_t sluice_gpu_both(uint32_t blue, uint32_t red, uint3
  * down a column. */
 SLUICE_KERNEL_INLINE void sluice_gpu_across_chroma(const struct sluice_gpu_memory *memory,
                                                    const struct sluice_gpu_sample *sample,
+                                                   const struct sluice_gpu_view *view,
                                                    const struct sluice_gpu_across *work,
                                                    struct sluice_gpu_across_shared *shared,
                                                    uint32_t thread)
@@ -197,7 +210,7 @@ SLUICE_KERNEL_INLINE void sluice_gpu_across_chroma(const struct sluice_gpu_memor
     if (row >= work->num_rows || sample->num_planes == 1)
         return;
     const struct sluice_gpu_plane *plane = &sample->planes[1], *red_plane = &sample->planes[2];
-    const uint32_t y = sample->top + work->row + row;
+    const uint32_t y = view->top + work->row + row;
     const uint32_t near_y = y / plane->high;
     /* The second-nearest sample is before even pixels and after odd ones; the edge repeats. */
     const int is_smooth = plane->upsampling == SLUICE_GPU_SMOOTH && plane->high == 2;
@@ -241,6 +254,7 @@ SLUICE_KERNEL_INLINE uint32_t sluice_gpu_rgb(int32_t luma, int32_t b, int32_t r)
 /* Then the pixels of its inputs. */
 SLUICE_KERNEL_INLINE void sluice_gpu_across_load(const struct sluice_gpu_memory *memory,
                                                  const struct sluice_gpu_sample *sample,
+                                                 const struct sluice_gpu_view *view,
                                                  const struct sluice_gpu_across *work,
                                                  struct sluice_gpu_across_shared *shared,
                                                  uint32_t thread)
@@ -249,7 +263,7 @@ SLUICE_KERNEL_INLINE void sluice_gpu_across_load(const struct sluice_gpu_memory 
     if (row >= work->num_rows)
         return;
     const uint32_t *luma =
-        sluice_gpu_plane_row(memory, &sample->planes[0], work->x, sample->top + work->row + row);
+        sluice_gpu_plane_row(memory, &sample->planes[0], work->x, view->top + work->row + row);
     struct sluice_gpu_four *pixels = shared->pixels + row * work->fours;
     const int is_gray = sample->num_planes == 1;
     const uint32_t wide_bits = is_gray ? 0 : sample->planes[1].wide / 2; /* of 1, 2 or 4 */
@@ -288,12 +302,12 @@ SLUICE_KERNEL_INLINE void sluice_gpu_across_load(const struct sluice_gpu_memory 
 
 /* Then the weights of its columns, in place of the chroma. */
 SLUICE_KERNEL_INLINE void sluice_gpu_across_weights(const struct sluice_gpu_memory *memory,
-                                                    const struct sluice_gpu_sample *sample,
+                                                    const struct sluice_gpu_view *view,
                                                     const struct sluice_gpu_across *work,
                                                     struct sluice_gpu_across_shared *shared,
                                                     uint32_t thread)
 {
-    const struct sluice_gpu_axis *axis = &sample->across;
+    const struct sluice_gpu_axis *axis = &view->across;
     const uint32_t stride = axis->count;
     const uint32_t num = (uint32_t)SLUICE_GPU_TASK_WEIGHTS(axis, work->num_columns);
     const int32_t *weights = memory->weights + axis->first_weight + work->column;
@@ -328,22 +342,22 @@ SLUICE_KERNEL_INLINE uint32_t sluice_gpu_sums_round(const struct sluice_gpu_sums
 
 /* Then their sums: half of the threads make two of four rows, and a thread a column of them. */
 SLUICE_KERNEL_INLINE void sluice_gpu_across_sum(const struct sluice_gpu_memory *memory,
-                                                const struct sluice_gpu_sample *sample,
+                                                const struct sluice_gpu_view *view,
                                                 const struct sluice_gpu_across *work,
                                                 const struct sluice_gpu_across_shared *shared,
                                                 uint32_t thread)
 {
-    const uint32_t half = SLUICE_GPU_ACROSS_THREADS / 2, stride = sample->across.count;
+    const uint32_t half = SLUICE_GPU_ACROSS_THREADS / 2, stride = view->across.count;
     const uint32_t num_columns = work->num_columns;
     uint32_t *out =
-        memory->pixels + sample->first_pixel + (uint64_t)work->row * stride + work->column;
+        memory->pixels + view->first_pixel + (uint64_t)work->row * stride + work->column;
     for (uint32_t row = thread / half * 2; row < work->num_rows; row += 4) {
         const int has_two = row + 1 < work->num_rows;
         const uint32_t *rows = shared->pixels[row * work->fours].words;
         const uint32_t second = has_two ? work->fours * 4 : 0;
         for (uint32_t o = thread % half; o < num_columns; o += half) {
             const int32_t *weights = shared->side.weights + o;
-            const uint32_t *pixels = rows + (sample->left + (uint32_t)weights[0] - work->x);
+            const uint32_t *pixels = rows + (view->left + (uint32_t)weights[0] - work->x);
             const uint32_t count = (uint32_t)weights[num_columns];
             struct sluice_gpu_sums sums = {0, 0, 0}, second_sums = {0, 0, 0};
             weights += 2 * num_columns;
@@ -362,15 +376,16 @@ SLUICE_KERNEL_INLINE void sluice_gpu_across_sum(const struct sluice_gpu_memory *
 
 /* Pixels [x, x + SLUICE_GPU_DOWN_PIXELS) of row y, as far as the row goes. */
 SLUICE_KERNEL_INLINE void sluice_gpu_down(const struct sluice_gpu_memory *memory,
-                                          const struct sluice_gpu_sample *sample, uint32_t x,
+                                          const struct sluice_gpu_sample *sample,
+                                          const struct sluice_gpu_view *view, uint32_t x,
                                           uint32_t y)
 {
-    const struct sluice_gpu_axis *axis = &sample->down;
+    const struct sluice_gpu_axis *axis = &view->down;
     const int32_t *spans = memory->weights + axis->first_weight;
     const int32_t *weights = spans + 2 * (uint64_t)axis->count + y;
     const uint32_t first = (uint32_t)spans[y], count = (uint32_t)spans[axis->count + y];
-    const uint32_t width = memory->out_width;
-    const uint32_t *in = memory->pixels + sample->first_pixel + (uint64_t)first * width + x;
+    const uint32_t width = view->across.count;
+    const uint32_t *in = memory->pixels + view->first_pixel + (uint64_t)first * width + x;
     const uint32_t num = sluice_gpu_min(SLUICE_GPU_DOWN_PIXELS, width - x);
     struct sluice_gpu_sums sums[SLUICE_GPU_DOWN_PIXELS] = {
         {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}};
@@ -384,9 +399,8 @@ SLUICE_KERNEL_INLINE void sluice_gpu_down(const struct sluice_gpu_memory *memory
     uint32_t made[SLUICE_GPU_DOWN_PIXELS];
     for (uint32_t i = 0; i < SLUICE_GPU_DOWN_PIXELS; i++)
         made[i] = sluice_gpu_sums_round(&sums[i]);
-    uint8_t *out =
-        memory->rows + (((uint64_t)sample->row * memory->out_height + y) * width + x) * 3;
-    if (width % SLUICE_GPU_DOWN_PIXELS == 0) {
+    uint8_t *out = sluice_gpu_row_of(memory, sample, view) + ((uint64_t)y * width + x) * 3;
+    if (sluice_gpu_is_by_words(out, width)) {      /* SLUICE_GPU_DOWN_PIXELS is 4 */
         uint32_t *words = (uint32_t *)(void *)out; /* little endian */
         words[0] = made[0] | made[1] << 24;
         words[1] = made[1] >> 8 | made[2] << 16;

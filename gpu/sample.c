@@ -9,6 +9,14 @@
 #include <math.h>
 #include <string.h>
 
+uint64_t sluice_gpu_row_bytes(const struct sluice_gpu_limits *limits)
+{
+    uint64_t bytes = 0;
+    for (uint32_t v = 0; v < limits->num_views; v++)
+        bytes += (uint64_t)limits->views[v].width * limits->views[v].height * 3;
+    return bytes;
+}
+
 static uint64_t align(uint64_t bytes)
 {
     return (bytes + SLUICE_GPU_SAMPLE_ALIGNMENT - 1) / SLUICE_GPU_SAMPLE_ALIGNMENT *
@@ -93,6 +101,11 @@ static void plan_plane(struct sluice_gpu_plan *plan, unsigned c, const struct sl
     }
 }
 
+static uint32_t divide_up(uint32_t a, uint32_t b)
+{
+    return (a + b - 1) / b;
+}
+
 /* Inputs that a filter reads to each side at scale 1. */
 static double support_of(uint32_t filter)
 {
@@ -138,34 +151,36 @@ static bool fit_across(const struct sluice_gpu_axis *axis, uint32_t num_columns)
            SLUICE_GPU_TASK_WEIGHTS(axis, num_columns) <= SLUICE_GPU_ACROSS_PIXELS;
 }
 
-static sluice_status plan_resize(struct sluice_gpu_plan *plan,
+static sluice_status plan_resize(struct sluice_gpu_view *view,
                                  const struct sluice_gpu_request *request, struct sluice_err *err)
 {
     const struct sluice_resize_part *part = &request->part;
     const struct sluice_box *out = &part->out, in = sluice_resize_part_input(part);
-    struct sluice_gpu_sample *sample = &plan->sample;
     if (in.width != request->box.width || in.height != request->box.height)
         return sluice_fail(err, SLUICE_E_INVALID, "a box of %u x %u pixels for a part of %u x %u",
                            request->box.width, request->box.height, in.width, in.height);
     if (part->filter != SLUICE_RESIZE_BILINEAR && part->filter != SLUICE_RESIZE_BICUBIC)
         return sluice_fail(err, SLUICE_E_UNSUPPORTED, "a filter that the CPU must run");
-    sample->across = make_axis(part->filter, part->in_width, in.left, in.width, part->out_width,
-                               out->left, out->width);
-    sample->down = make_axis(part->filter, part->in_height, in.top, in.height, part->out_height,
-                             out->top, out->height);
+    view->across = make_axis(part->filter, part->in_width, in.left, in.width, part->out_width,
+                             out->left, out->width);
+    view->down = make_axis(part->filter, part->in_height, in.top, in.height, part->out_height,
+                           out->top, out->height);
     uint32_t columns = out->width;
-    while (columns > 1 && !fit_across(&sample->across, columns))
+    while (columns > 1 && !fit_across(&view->across, columns))
         columns = (columns + 1) / 2;
-    if (!fit_across(&sample->across, columns))
+    if (!fit_across(&view->across, columns))
         return sluice_fail(err, SLUICE_E_UNSUPPORTED, "%u columns from %u are too few",
                            part->out_width, part->in_width);
-    const uint64_t inputs = inputs_of(&sample->across, columns);
+    const uint64_t inputs = inputs_of(&view->across, columns);
     uint32_t rows = SLUICE_GPU_MAX_ROWS_AT_ONCE;
     while (rows > 1 && rows * inputs > SLUICE_GPU_ACROSS_PIXELS)
         rows /= 2;
-    sample->columns_at_once = columns;
-    sample->rows_at_once = rows;
-    sample->is_flipped = request->is_flipped;
+    view->columns_at_once = columns;
+    view->rows_at_once = rows;
+    view->across_tasks = divide_up(in.height, rows) * divide_up(out->width, columns);
+    view->is_flipped = request->is_flipped;
+    view->left = request->box.left;
+    view->top = request->box.top;
     return SLUICE_OK;
 }
 
@@ -186,25 +201,22 @@ static uint64_t scratch_words_of(uint32_t kernel, uint32_t width, uint32_t heigh
     }
 }
 
-static sluice_status plan_calls(struct sluice_gpu_plan *plan,
+static sluice_status plan_calls(struct sluice_gpu_view *view,
                                 const struct sluice_kernel_calls *calls, struct sluice_err *err)
 {
-    struct sluice_gpu_sample *sample = &plan->sample;
     const uint8_t *bytes = calls ? (const uint8_t *)calls->bytes : NULL;
     uint64_t most = 0;
     for (uint32_t at = 0; calls && at < calls->num_bytes;) {
         const struct sluice_kernel_call *call =
             (const struct sluice_kernel_call *)(const void *)(bytes + at);
-        const uint64_t words =
-            scratch_words_of(call->kernel, sample->across.count, sample->down.count);
+        const uint64_t words = scratch_words_of(call->kernel, view->across.count, view->down.count);
         most = words > most ? words : most;
         at += call->bytes;
     }
     if (most > UINT32_MAX)
         return sluice_fail(err, SLUICE_E_UNSUPPORTED, "an image that the CPU must work on");
-    plan->calls = calls;
-    sample->calls_bytes = calls ? calls->num_bytes : 0;
-    sample->scratch_words = (uint32_t)most;
+    view->calls_bytes = calls ? calls->num_bytes : 0;
+    view->scratch_words = (uint32_t)most;
     return SLUICE_OK;
 }
 
@@ -285,33 +297,60 @@ static sluice_status plan_segments(struct sluice_gpu_plan *plan, struct sluice_e
     return SLUICE_OK;
 }
 
-static sluice_status make_plan(struct sluice_gpu_plan *plan,
-                               const struct sluice_gpu_request *request, struct sluice_err *err)
+static sluice_status plan_views(struct sluice_gpu_plan *plan,
+                                const struct sluice_gpu_request *requests, struct sluice_err *err)
+{
+    uint32_t row_at = 0;
+    sluice_status status = SLUICE_OK;
+    for (uint32_t v = 0; v < plan->sample.num_views && status == SLUICE_OK; v++) {
+        struct sluice_gpu_view *view = &plan->views[v];
+        plan->calls[v] = requests[v].calls;
+        status = plan_resize(view, &requests[v], err);
+        if (status == SLUICE_OK)
+            status = plan_calls(view, requests[v].calls, err);
+        view->row_at = row_at;
+        row_at += view->across.count * view->down.count * 3;
+    }
+    return status;
+}
+
+static struct sluice_gpu_sizes sizes_of(const struct sluice_gpu_sample *sample,
+                                        const struct sluice_gpu_view *views)
+{
+    struct sluice_gpu_sizes sizes = {.blocks = sample->num_blocks};
+    for (uint32_t v = 0; v < sample->num_views; v++) {
+        sizes.weights +=
+            SLUICE_GPU_WEIGHTS_LEN(&views[v].across) + SLUICE_GPU_WEIGHTS_LEN(&views[v].down);
+        sizes.pixels += sluice_gpu_view_pixels(&views[v]);
+    }
+    return sizes;
+}
+
+static sluice_status make_plan(struct sluice_gpu_plan *plan, const struct sluice_box *box,
+                               const struct sluice_gpu_request *requests, struct sluice_err *err)
 {
     plan->first_row = plan->first_column = UINT32_MAX;
     for (unsigned c = 0; c < plan->jpeg.num_components; c++)
-        plan_plane(plan, c, &request->box);
+        plan_plane(plan, c, box);
     struct sluice_gpu_sample *sample = &plan->sample;
     sample->num_planes = plan->jpeg.num_components;
     sample->mcus_across = plan->jpeg.mcus_across;
-    sample->left = request->box.left;
-    sample->top = request->box.top;
-    sluice_status status = plan_resize(plan, request, err);
-    if (status == SLUICE_OK)
-        status = plan_calls(plan, request->calls, err);
+    sluice_status status = plan_views(plan, requests, err);
     if (status == SLUICE_OK)
         status = plan_segments(plan, err);
     if (status != SLUICE_OK)
         return status;
-    sample->huffman_at = sizeof(*sample);
+    sample->huffman_at =
+        (uint32_t)(sizeof(*sample) + sample->num_views * sizeof(struct sluice_gpu_view));
     sample->segments_at =
         sample->huffman_at + sample->num_huffman * (uint32_t)sizeof(struct sluice_gpu_huffman);
     const uint64_t words_at =
         sample->segments_at + (uint64_t)sample->num_segments * sizeof(struct sluice_gpu_segment);
-    plan->sizes = sluice_gpu_sample_sizes(sample);
+    plan->sizes = sizes_of(sample, plan->views);
     plan->sizes.upload_bytes = align(words_at + plan->segment_bytes +
-                                     (uint64_t)sample->num_segments * 4 + SLUICE_JPEG_COPY_SLACK) +
-                               align(sample->calls_bytes);
+                                     (uint64_t)sample->num_segments * 4 + SLUICE_JPEG_COPY_SLACK);
+    for (uint32_t v = 0; v < sample->num_views; v++)
+        plan->sizes.upload_bytes += align(plan->views[v].calls_bytes);
     sample->words_at = (uint32_t)words_at; /* of use only if it is below the capacity */
     return SLUICE_OK;
 }
@@ -462,7 +501,7 @@ static void write_huffman(const struct sluice_gpu_plan *plan, struct sluice_gpu_
     }
 }
 
-static sluice_status check_request(const struct sluice_gpu_limits *limits,
+static sluice_status check_request(const struct sluice_gpu_view_size *size,
                                    const struct sluice_gpu_request *request, struct sluice_err *err)
 {
     const struct sluice_resize_part *part = &request->part;
@@ -470,12 +509,11 @@ static sluice_status check_request(const struct sluice_gpu_limits *limits,
                          part->in_height >= 1 && part->in_height <= SLUICE_IMAGE_MAX_SIDE &&
                          part->out_width <= SLUICE_IMAGE_MAX_SIDE &&
                          part->out_height <= SLUICE_IMAGE_MAX_SIDE;
-    if (!is_size || part->out.width != limits->out_width ||
-        part->out.height != limits->out_height ||
+    if (!is_size || part->out.width != size->width || part->out.height != size->height ||
         !sluice_box_is_within(&part->out, part->out_width, part->out_height))
         return sluice_fail(err, SLUICE_E_INVALID,
                            "a resize to %u x %u pixels in a batch of %u x %u", part->out.width,
-                           part->out.height, limits->out_width, limits->out_height);
+                           part->out.height, size->width, size->height);
     return SLUICE_OK;
 }
 
@@ -495,8 +533,22 @@ bool sluice_gpu_index_serves(const struct sluice_jpeg_index *index, const uint8_
                (uint64_t)index->mcus_down * index->points_across * SLUICE_GPU_MAX_POINT_BYTES;
 }
 
+/* Extends *all to the requests' boxes; false: one lies outside the image. */
+static bool find_box(const struct sluice_jpeg *jpeg, const struct sluice_gpu_request *requests,
+                     uint32_t num, struct sluice_box *all)
+{
+    for (uint32_t v = 0; v < num; v++) {
+        const struct sluice_box *box = &requests[v].box;
+        if (!sluice_box_is_within(box, jpeg->width, jpeg->height))
+            return false;
+        *all = sluice_box_union(all, box);
+    }
+    return true;
+}
+
 static sluice_status parse(struct sluice_gpu_plan *plan, const uint8_t *bytes, size_t len,
-                           const struct sluice_jpeg_index *index, const struct sluice_box *box,
+                           const struct sluice_jpeg_index *index,
+                           const struct sluice_gpu_request *requests, struct sluice_box *box,
                            struct sluice_err *err)
 {
     if (len < 2 || bytes[0] != 0xFF || bytes[1] != MARKER_SOI)
@@ -507,7 +559,7 @@ static sluice_status parse(struct sluice_gpu_plan *plan, const uint8_t *bytes, s
         return status;
     if (!is_covered(jpeg) || len > INT32_MAX / 8)
         return sluice_fail(err, SLUICE_E_UNSUPPORTED, "JPEG that the CPU must decode");
-    if (!sluice_box_is_within(box, jpeg->width, jpeg->height))
+    if (!find_box(jpeg, requests, plan->sample.num_views, box))
         return sluice_fail(err, SLUICE_E_INVALID, "a box outside the image");
     plan->bytes = bytes;
     if (can_use(index, jpeg, bytes, len))
@@ -520,13 +572,20 @@ static sluice_status parse(struct sluice_gpu_plan *plan, const uint8_t *bytes, s
 sluice_status sluice_gpu_plan_make(struct sluice_gpu_plan *plan,
                                    const struct sluice_gpu_limits *limits, const uint8_t *bytes,
                                    size_t len, const struct sluice_jpeg_index *index,
-                                   const struct sluice_gpu_request *request, struct sluice_err *err)
+                                   const struct sluice_gpu_request *requests,
+                                   struct sluice_err *err)
 {
-    *plan = (struct sluice_gpu_plan){.max_segment_bytes = limits->max_segment_bytes};
-    sluice_status status = check_request(limits, request, err);
+    *plan = (struct sluice_gpu_plan){
+        .max_segment_bytes = limits->max_segment_bytes,
+        .sample.num_views = limits->num_views,
+    };
+    struct sluice_box box = requests[0].box;
+    sluice_status status = SLUICE_OK;
+    for (uint32_t v = 0; v < limits->num_views && status == SLUICE_OK; v++)
+        status = check_request(&limits->views[v], &requests[v], err);
     if (status == SLUICE_OK)
-        status = parse(plan, bytes, len, index, &request->box, err);
-    return status == SLUICE_OK ? make_plan(plan, request, err) : status;
+        status = parse(plan, bytes, len, index, requests, &box, err);
+    return status == SLUICE_OK ? make_plan(plan, &box, requests, err) : status;
 }
 
 /* Pads with zeros to the next multiple of the alignment from `start`. */
@@ -552,11 +611,15 @@ sluice_status sluice_gpu_plan_write(const struct sluice_gpu_plan *plan,
     end = pad(to, end);
     struct sluice_gpu_sample *written = (struct sluice_gpu_sample *)(void *)to;
     *written = *sample;
-    written->calls_at = (uint32_t)(end - to);
     write_huffman(plan, (struct sluice_gpu_huffman *)(void *)(to + sample->huffman_at));
-    if (sample->calls_bytes) {
-        memcpy(end, plan->calls->bytes, sample->calls_bytes);
-        end = pad(to, end + sample->calls_bytes);
+    struct sluice_gpu_view *views = sluice_gpu_views_of(written);
+    for (uint32_t v = 0; v < sample->num_views; v++) {
+        views[v] = plan->views[v];
+        views[v].calls_at = (uint32_t)(end - to);
+        if (views[v].calls_bytes) {
+            memcpy(end, plan->calls[v]->bytes, views[v].calls_bytes);
+            end = pad(to, end + views[v].calls_bytes);
+        }
     }
     *bytes = (uint64_t)(end - to);
     return SLUICE_OK;
@@ -564,10 +627,5 @@ sluice_status sluice_gpu_plan_write(const struct sluice_gpu_plan *plan,
 
 struct sluice_gpu_sizes sluice_gpu_sample_sizes(const struct sluice_gpu_sample *sample)
 {
-    const uint64_t between = (uint64_t)sample->across.count * sample->down.in_count;
-    return (struct sluice_gpu_sizes){
-        .blocks = sample->num_blocks,
-        .weights = SLUICE_GPU_WEIGHTS_LEN(&sample->across) + SLUICE_GPU_WEIGHTS_LEN(&sample->down),
-        .pixels = between > sample->scratch_words ? between : sample->scratch_words,
-    };
+    return sizes_of(sample, (const struct sluice_gpu_view *)(sample + 1));
 }

@@ -29,10 +29,13 @@
  *
  * Threads: pure functions; a plan belongs to one thread. */
 
-/* The limits of a batch: sums over its samples, except for the first three fields and the last. */
+/* The limits of a batch: sums over its samples, except for max_segment_bytes. */
 struct sluice_gpu_limits {
     uint32_t max_samples;
-    uint32_t out_width, out_height; /* of every sample */
+    uint32_t num_views;
+    struct sluice_gpu_view_size {
+        uint32_t width, height;
+    } views[SLUICE_GPU_MAX_VIEWS]; /* of every sample */
     uint64_t max_file_bytes;
     uint64_t max_pixels; /* of the boxes, rounded up to MCUs */
     /* The bytes of one segment, which one thread decodes; 0: unlimited. */
@@ -47,14 +50,18 @@ struct sluice_gpu_sizes {
     uint64_t pixels;  /* words, between the passes of the resize */
 };
 
-/* A request to decode a file.  The result equals sluice_codec_decode_region() of `box`, then
- * sluice_resize_rgb_part() with a bilinear or bicubic filter, then the kernel calls. */
+/* Bytes of a row: the pixels of its views, one view after the other. */
+uint64_t sluice_gpu_row_bytes(const struct sluice_gpu_limits *limits);
+
+/* A request to decode a file to one view.  The result equals sluice_codec_decode_region() of `box`,
+ * then sluice_resize_rgb_part() with a bilinear or bicubic filter, then the kernel calls.  A sample
+ * has an array of limits.num_views requests, and is decoded once for all of them. */
 struct sluice_gpu_request {
     struct sluice_box box; /* as large as sluice_resize_part_input(&part) */
     struct sluice_resize_part part;
     bool is_flipped;
     const struct sluice_kernel_calls *calls; /* borrowed until the sample is written; or NULL */
-    uint32_t row;                            /* where the sample goes in the batch that is made */
+    uint32_t row; /* of the first: where the sample goes in the batch that is made */
 };
 
 /* The alignment of samples in memory. */
@@ -68,7 +75,7 @@ struct sluice_gpu_plan {
     /* sample.c's */
     const uint8_t *bytes; /* borrowed, as the index */
     struct sluice_jpeg jpeg;
-    const struct sluice_kernel_calls *calls;
+    const struct sluice_kernel_calls *calls[SLUICE_GPU_MAX_VIEWS];
     const struct sluice_jpeg_index *index; /* NULL: restart markers separate segments */
     uint64_t num_mcus, interval;           /* a file without restarts has one interval */
     /* MCUs that hold a block of any plane */
@@ -76,6 +83,7 @@ struct sluice_gpu_plan {
     uint64_t first_segment, end_segment; /* some between them may not be needed */
     uint64_t segment_bytes;              /* at most, without alignment */
     struct sluice_gpu_sample sample;
+    struct sluice_gpu_view views[SLUICE_GPU_MAX_VIEWS];
     const struct sluice_jpeg_huffman *huffman[SLUICE_GPU_MAX_HUFFMAN];
 };
 
@@ -84,15 +92,15 @@ struct sluice_gpu_plan {
 bool sluice_gpu_index_serves(const struct sluice_jpeg_index *index, const uint8_t *bytes,
                              size_t len);
 
-/* Plans a sample.  The index may be NULL; the index of another file has no effect.  With
- * is_partial, only the parts for request->box were read.  Ignores request->row.
+/* Plans a sample for an array of requests, one for each view.  The index may be NULL; the index of
+ * another file has no effect.  With is_partial, only the parts for the requests' boxes were read.
  * SLUICE_E_UNSUPPORTED, SLUICE_E_CORRUPT: the device cannot decode this file; SLUICE_E_INVALID: the
  * request is wrong. */
 SLUICE_MUST_USE sluice_status sluice_gpu_plan_make(struct sluice_gpu_plan *plan,
                                                    const struct sluice_gpu_limits *limits,
                                                    const uint8_t *bytes, size_t len,
                                                    const struct sluice_jpeg_index *index,
-                                                   const struct sluice_gpu_request *request,
+                                                   const struct sluice_gpu_request *requests,
                                                    struct sluice_err *err);
 
 /* Writes the sample to plan->sizes.upload_bytes bytes at `to`, which is aligned.  *bytes is the
@@ -102,6 +110,19 @@ SLUICE_MUST_USE sluice_status sluice_gpu_plan_write(const struct sluice_gpu_plan
                                                     struct sluice_jpeg_stretch *stretch,
                                                     uint8_t *to, uint64_t *bytes,
                                                     struct sluice_err *err);
+
+/* Words of the device's memory between the passes of a view's resize. */
+static inline uint64_t sluice_gpu_view_pixels(const struct sluice_gpu_view *view)
+{
+    const uint64_t between = (uint64_t)view->across.count * view->down.in_count;
+    return between > view->scratch_words ? between : view->scratch_words;
+}
+
+/* The views of a written sample. */
+static inline struct sluice_gpu_view *sluice_gpu_views_of(struct sluice_gpu_sample *sample)
+{
+    return (struct sluice_gpu_view *)(sample + 1);
+}
 
 /* The device's memory for a written sample, without its upload. */
 struct sluice_gpu_sizes sluice_gpu_sample_sizes(const struct sluice_gpu_sample *sample);

@@ -67,9 +67,9 @@
  * megapixels go to the CPU where memory is short; twice: a lane takes at least 80 MB. */
 #define SLUICE_GPU_MIN_USUAL_FILES 8u
 
-/* Bytes of kernel calls that a lane reserves for a row: one table and some others.  Longer calls
- * take the memory of several rows.  Half: batches of longer recipes take two rounds; twice: 1 KiB
- * more of page-locked memory for each row of each lane. */
+/* Bytes of kernel calls that a lane reserves for a view: one table and some others.  Longer calls
+ * take the memory of several views.  Half: batches of longer recipes take two rounds; twice: 1 KiB
+ * more of page-locked memory for each view of each row of each lane. */
 #define SLUICE_GPU_USUAL_CALL_BYTES 1024u
 
 /* Threads that run the calls on one row: the most that a block may have, because a batch has few

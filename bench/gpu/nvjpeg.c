@@ -221,8 +221,8 @@ static struct sluice_gpu_limits limits_of(size_t batch, uint32_t size, uint64_t 
 {
     return (struct sluice_gpu_limits){
         .max_samples = (uint32_t)batch,
-        .out_width = size,
-        .out_height = size,
+        .num_views = 1,
+        .views = {{size, size}},
         .max_file_bytes = bytes,
         .max_pixels = pixels,
     };

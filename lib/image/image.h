@@ -67,4 +67,16 @@ static inline bool sluice_box_is_within(const struct sluice_box *box, uint32_t w
            box->height >= 1 && box->height <= height && box->top <= height - box->height;
 }
 
+/* The smallest box that contains both. */
+static inline struct sluice_box sluice_box_union(const struct sluice_box *a,
+                                                 const struct sluice_box *b)
+{
+    const uint32_t left = a->left < b->left ? a->left : b->left;
+    const uint32_t top = a->top < b->top ? a->top : b->top;
+    const uint32_t a_right = a->left + a->width, b_right = b->left + b->width;
+    const uint32_t a_bottom = a->top + a->height, b_bottom = b->top + b->height;
+    return (struct sluice_box){left, top, (a_right > b_right ? a_right : b_right) - left,
+                               (a_bottom > b_bottom ? a_bottom : b_bottom) - top};
+}
+
 #endif

@@ -19,8 +19,8 @@ static void prepare(void)
 {
     const struct sluice_gpu_limits limits = {
         .max_samples = 2,
-        .out_width = SIDE,
-        .out_height = SIDE,
+        .num_views = 1,
+        .views = {{SIDE, SIDE}},
         .max_file_bytes = 1 << 20,
         .max_pixels = 2 * MAX_PIXELS,
     };

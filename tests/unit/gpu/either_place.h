@@ -15,8 +15,8 @@ static const char *why_not(void)
     const struct sluice_gpu_place_options options = {
         .is_host = is_host,
         .max_rows = 1,
-        .height = 16,
-        .width = 16,
+        .num_views = 1,
+        .views = {{16, 16}},
         .num_blocks = 1,
         .num_lanes = 1,
     };

@@ -62,9 +62,9 @@ static uint32_t random_len(struct sluice_rng *rng, uint32_t size)
     return sluice_rng_below(rng, 4) == 0 ? size : 1 + sluice_rng_below(rng, size);
 }
 
-struct sluice_gpu_request gpu_test_request(struct sluice_rng *rng,
-                                           const struct sluice_gpu_limits *limits, uint32_t width,
-                                           uint32_t height, uint32_t row)
+static struct sluice_gpu_request random_request(struct sluice_rng *rng,
+                                                const struct sluice_gpu_view_size *size,
+                                                uint32_t width, uint32_t height, uint32_t row)
 {
     struct sluice_box box = {.width = random_len(rng, width), .height = random_len(rng, height)};
     box.left = random_place(rng, width, box.width);
@@ -74,9 +74,9 @@ struct sluice_gpu_request gpu_test_request(struct sluice_rng *rng,
     *part = (struct sluice_resize_part){
         .in_width = box.width,
         .in_height = box.height,
-        .out_width = limits->out_width,
-        .out_height = limits->out_height,
-        .out = {.width = limits->out_width, .height = limits->out_height},
+        .out_width = size->width,
+        .out_height = size->height,
+        .out = {.width = size->width, .height = size->height},
         .filter = sluice_rng_below(rng, 2) ? SLUICE_RESIZE_BICUBIC : SLUICE_RESIZE_BILINEAR,
     };
     if (sluice_rng_below(rng, 3) == 0) {
@@ -93,8 +93,16 @@ struct sluice_gpu_request gpu_test_request(struct sluice_rng *rng,
     return request;
 }
 
-sluice_status gpu_test_reference(const uint8_t *bytes, size_t len,
-                                 const struct sluice_gpu_request *request, uint8_t *row)
+void gpu_test_requests(struct sluice_rng *rng, const struct sluice_gpu_limits *limits,
+                       uint32_t width, uint32_t height, uint32_t row,
+                       struct sluice_gpu_request *requests)
+{
+    for (uint32_t v = 0; v < limits->num_views; v++)
+        requests[v] = random_request(rng, &limits->views[v], width, height, row);
+}
+
+static sluice_status make_view(const uint8_t *bytes, size_t len,
+                               const struct sluice_gpu_request *request, uint8_t *row)
 {
     struct sluice_codec *codec;
     struct sluice_resizer *resizer;
@@ -117,6 +125,18 @@ sluice_status gpu_test_reference(const uint8_t *bytes, size_t len,
     }
     sluice_resizer_destroy(resizer);
     sluice_codec_destroy(codec);
+    return status;
+}
+
+sluice_status gpu_test_reference(const struct sluice_gpu_limits *limits, const uint8_t *bytes,
+                                 size_t len, const struct sluice_gpu_request *requests,
+                                 uint8_t *row)
+{
+    sluice_status status = SLUICE_OK;
+    for (uint32_t v = 0; v < limits->num_views && status == SLUICE_OK; v++) {
+        status = make_view(bytes, len, &requests[v], row);
+        row += (size_t)limits->views[v].width * limits->views[v].height * 3;
+    }
     return status;
 }
 
@@ -173,7 +193,16 @@ static struct sluice_buf *read_parts(const struct sluice_buf *file,
     return copy;
 }
 
-static void index_sample(struct gpu_test_sample *sample, struct sluice_rng *rng)
+/* The union of the views' boxes. */
+static struct sluice_box box_of(const struct gpu_test_sample *sample, uint32_t num_views)
+{
+    struct sluice_box box = sample->requests[0].box;
+    for (uint32_t v = 1; v < num_views; v++)
+        box = sluice_box_union(&box, &sample->requests[v].box);
+    return box;
+}
+
+static void index_sample(struct gpu_test_sample *sample, uint32_t num_views, struct sluice_rng *rng)
 {
     const struct sluice_buf *file = sample->file;
     sample->index = gpu_test_index(rng, file);
@@ -181,8 +210,9 @@ static void index_sample(struct gpu_test_sample *sample, struct sluice_rng *rng)
         sluice_gpu_index_serves(sample->index, file->data, file->len) && sluice_rng_below(rng, 2);
     if (is_partial)
         sample->index->is_partial = true;
-    sample->given = is_partial ? read_parts(file, sample->index, &sample->request.box)
-                               : sluice_buf_ref(sample->file);
+    const struct sluice_box box = box_of(sample, num_views);
+    sample->given =
+        is_partial ? read_parts(file, sample->index, &box) : sluice_buf_ref(sample->file);
 }
 
 #define SAMPLES 12
@@ -203,7 +233,7 @@ static void run_init(struct run *run, struct sluice_gpu_batch *batch, gpu_test_d
 {
     *run = (struct run){.batch = batch, .decode = decode};
     CU_ASSERT_FATAL(batch->limits.max_samples >= SAMPLES);
-    run->row_bytes = (size_t)batch->limits.out_width * batch->limits.out_height * 3;
+    run->row_bytes = sluice_gpu_row_bytes(&batch->limits);
     run->rows = aligned_alloc(16, (batch->limits.max_samples * run->row_bytes + 15) / 16 * 16);
     run->reference = malloc(run->row_bytes);
     if (!run->rows || !run->reference)
@@ -221,8 +251,8 @@ static void make_samples(struct run *run, struct sluice_rng *rng)
     for (uint32_t i = 0; i < SAMPLES; i++) {
         struct gpu_test_sample *sample = &run->samples[i];
         sample->file = gpu_test_file(rng, &sample->width, &sample->height);
-        sample->request =
-            gpu_test_request(rng, &run->batch->limits, sample->width, sample->height, i);
+        gpu_test_requests(rng, &run->batch->limits, sample->width, sample->height, i,
+                          sample->requests);
     }
     memset(run->rows, UNTOUCHED, run->batch->limits.max_samples * run->row_bytes);
 }
@@ -239,7 +269,7 @@ static void drop_samples(struct run *run)
 
 static void describe(const struct gpu_test_sample *sample, const char *what)
 {
-    const struct sluice_gpu_request *request = &sample->request;
+    const struct sluice_gpu_request *request = &sample->requests[0];
     printf("\n%s: %u x %u, box %u x %u at (%u, %u), flipped %d, row %u, step %u\n", what,
            sample->width, sample->height, request->box.width, request->box.height,
            request->box.left, request->box.top, request->is_flipped, request->row,
@@ -250,9 +280,10 @@ static void describe(const struct gpu_test_sample *sample, const char *what)
 static bool is_reference(const struct run *run, const struct gpu_test_sample *sample)
 {
     const sluice_status status =
-        gpu_test_reference(sample->file->data, sample->file->len, &sample->request, run->reference);
+        gpu_test_reference(&run->batch->limits, sample->file->data, sample->file->len,
+                           sample->requests, run->reference);
     return status == SLUICE_OK &&
-           memcmp(run->reference, run->rows + sample->request.row * run->row_bytes,
+           memcmp(run->reference, run->rows + sample->requests[0].row * run->row_bytes,
                   run->row_bytes) == 0;
 }
 
@@ -273,7 +304,7 @@ static void decode_all(struct run *run)
         const struct gpu_test_sample *sample = &run->samples[i];
         const sluice_status status =
             sluice_gpu_batch_add(run->batch, sample->given->data, sample->given->len, sample->index,
-                                 &sample->request, &err);
+                                 sample->requests, &err);
         if (status != SLUICE_OK)
             describe(sample, err.text);
         REQUIRE_OK(status);
@@ -298,7 +329,7 @@ void gpu_test_random_batches(struct sluice_gpu_batch *batch, gpu_test_decode_fn 
     for (unsigned b = 0; b < num_batches; b++) {
         make_samples(&run, &rng);
         for (uint32_t i = 0; i < SAMPLES; i++)
-            index_sample(&run.samples[i], &rng);
+            index_sample(&run.samples[i], batch->limits.num_views, &rng);
         decode_all(&run);
         drop_samples(&run);
     }
@@ -324,10 +355,11 @@ static void see(struct seen *seen, const struct random_jpeg *jpeg)
         seen->most_huffman = jpeg->num_huffman;
 }
 
-/* The row that libjpeg-turbo's pixels of the whole image give. */
-static void read_by_libjpeg(const struct gpu_test_sample *sample, uint8_t *row)
+/* The view that libjpeg-turbo's pixels of the whole image give. */
+static void read_by_libjpeg(const struct gpu_test_sample *sample,
+                            const struct sluice_gpu_request *request, uint8_t *row)
 {
-    const struct sluice_box *box = &sample->request.box;
+    const struct sluice_box *box = &request->box;
     uint32_t width = 0, height = 0;
     uint8_t *pixels = jpeg_test_read_pixels(sample->file->data, sample->file->len, &width, &height);
     CU_ASSERT_PTR_NOT_NULL_FATAL(pixels);
@@ -341,8 +373,8 @@ static void read_by_libjpeg(const struct gpu_test_sample *sample, uint8_t *row)
     struct sluice_resizer *resizer;
     if (sluice_resizer_create_at(SLUICE_CPU_C, &resizer, NULL) != SLUICE_OK)
         abort();
-    CHECK_OK(sluice_resize_rgb_part(resizer, &sample->request.part, &view,
-                                    sample->request.is_flipped, row, NULL));
+    CHECK_OK(
+        sluice_resize_rgb_part(resizer, &request->part, &view, request->is_flipped, row, NULL));
     sluice_resizer_destroy(resizer);
     free(pixels);
 }
@@ -362,13 +394,17 @@ void gpu_test_random_tables(struct sluice_gpu_batch *batch, gpu_test_decode_fn *
             sample->file = jpeg.file;
             sample->width = jpeg.width;
             sample->height = jpeg.height;
-            sample->request = gpu_test_request(&rng, &batch->limits, jpeg.width, jpeg.height, i);
-            index_sample(sample, &rng);
+            gpu_test_requests(&rng, &batch->limits, jpeg.width, jpeg.height, i, sample->requests);
+            index_sample(sample, batch->limits.num_views, &rng);
         }
         memset(run.rows, UNTOUCHED, batch->limits.max_samples * run.row_bytes);
         decode_all(&run);
         for (uint32_t i = 0; i < SAMPLES; i++) {
-            read_by_libjpeg(&run.samples[i], run.reference);
+            uint8_t *view = run.reference;
+            for (uint32_t v = 0; v < batch->limits.num_views; v++) {
+                read_by_libjpeg(&run.samples[i], &run.samples[i].requests[v], view);
+                view += (size_t)batch->limits.views[v].width * batch->limits.views[v].height * 3;
+            }
             const bool is_equal =
                 memcmp(run.reference, run.rows + i * run.row_bytes, run.row_bytes) == 0;
             if (!is_equal)
@@ -387,16 +423,17 @@ void gpu_test_random_tables(struct sluice_gpu_batch *batch, gpu_test_decode_fn *
     CU_ASSERT_EQUAL(seen.most_huffman, SLUICE_GPU_MAX_HUFFMAN);
 }
 
-/* Whether the CPU's own decoder takes the box, as far as it covers the file. */
-static bool window_takes(const struct gpu_test_sample *sample)
+/* Whether the CPU's own decoder takes the views' boxes, as far as it covers the file. */
+static bool window_takes(const struct gpu_test_sample *sample, uint32_t num_views)
 {
     struct sluice_jpeg_window *window;
     struct sluice_rgb rgb = {0};
     if (sluice_jpeg_window_create(&window, NULL) != SLUICE_OK)
         abort();
+    const struct sluice_box box = box_of(sample, num_views);
     const sluice_status status =
         sluice_jpeg_window_decode(window, &sluice_jpeg_window_kernels_c, sample->file->data,
-                                  sample->file->len, &sample->request.box, NULL, NULL, &rgb, NULL);
+                                  sample->file->len, &box, NULL, NULL, &rgb, NULL);
     if (status == SLUICE_OK)
         sluice_buf_unref(rgb.pixels);
     sluice_jpeg_window_destroy(window);
@@ -417,7 +454,7 @@ static void make_random_sample(struct run *run, uint32_t number, struct sluice_r
     sample->file = jpeg.file;
     sample->width = jpeg.width;
     sample->height = jpeg.height;
-    sample->request = gpu_test_request(rng, &run->batch->limits, jpeg.width, jpeg.height, number);
+    gpu_test_requests(rng, &run->batch->limits, jpeg.width, jpeg.height, number, sample->requests);
 }
 
 unsigned gpu_test_damaged_batches(struct sluice_gpu_batch *batch, gpu_test_decode_fn *decode,
@@ -440,7 +477,7 @@ unsigned gpu_test_damaged_batches(struct sluice_gpu_batch *batch, gpu_test_decod
             const uint32_t num_before = batch->num_samples;
             const struct sluice_gpu_sizes before = batch->used;
             is_added[i] = sluice_gpu_batch_add(batch, file->data, file->len, NULL,
-                                               &run.samples[i].request, NULL) == SLUICE_OK;
+                                               run.samples[i].requests, NULL) == SLUICE_OK;
             CU_ASSERT_EQUAL_FATAL(batch->num_samples, num_before + is_added[i]);
             if (!is_added[i])
                 CU_ASSERT_FATAL(memcmp(&before, &batch->used, sizeof(before)) == 0);
@@ -463,7 +500,7 @@ unsigned gpu_test_damaged_batches(struct sluice_gpu_batch *batch, gpu_test_decod
             }
             CU_ASSERT_FATAL(is_damaged[i]);
             num_declined++;
-            num_stricter += window_takes(sample);
+            num_stricter += window_takes(sample, batch->limits.num_views);
         }
         drop_samples(&run);
     }

@@ -15,7 +15,8 @@ struct gpu_test_sample {
     struct sluice_buf *given; /* to the batch: the file, or the parts of it that are needed */
     struct sluice_jpeg_index *index; /* or NULL */
     uint32_t width, height;
-    struct sluice_gpu_request request; /* its row is the sample's number */
+    /* One for each view; the first one's row is the sample's number. */
+    struct sluice_gpu_request requests[SLUICE_GPU_MAX_VIEWS];
 };
 
 /* A file of a kind that the device decodes, of any size up to 160 x 160 (often thin ones), with
@@ -28,15 +29,16 @@ struct sluice_jpeg_index *gpu_test_index(struct sluice_rng *rng, const struct sl
 /* Changes, removes or repeats some bytes, mostly of the scan, which is most of a file. */
 void gpu_test_damage(struct sluice_rng *rng, struct sluice_buf *file);
 
-/* A box anywhere in the image, often at an edge, and a resize to the size of the batch or a part of
- * one. */
-struct sluice_gpu_request gpu_test_request(struct sluice_rng *rng,
-                                           const struct sluice_gpu_limits *limits, uint32_t width,
-                                           uint32_t height, uint32_t row);
+/* For each view a box anywhere in the image, often at an edge, and a resize to the view's size or a
+ * part of one. */
+void gpu_test_requests(struct sluice_rng *rng, const struct sluice_gpu_limits *limits,
+                       uint32_t width, uint32_t height, uint32_t row,
+                       struct sluice_gpu_request *requests);
 
 /* The row by image/codecs/codec.h and image/resize.h; its status. */
-sluice_status gpu_test_reference(const uint8_t *bytes, size_t len,
-                                 const struct sluice_gpu_request *request, uint8_t *row);
+sluice_status gpu_test_reference(const struct sluice_gpu_limits *limits, const uint8_t *bytes,
+                                 size_t len, const struct sluice_gpu_request *requests,
+                                 uint8_t *row);
 
 /* Decodes a batch: sluice_gpu_decode_host(), or the device. */
 typedef void gpu_test_decode_fn(struct sluice_gpu_batch *batch, uint8_t *rows,

@@ -9,8 +9,8 @@ struct sluice_gpu_place_options place_test_options(uint32_t width, uint32_t heig
     return (struct sluice_gpu_place_options){
         .is_host = place_test_is_host,
         .max_rows = PLACE_TEST_ROWS,
-        .height = height,
-        .width = width,
+        .num_views = 1,
+        .views = {{width, height}},
         .num_blocks = 2,
         .num_lanes = 1,
         .num_stagings = 1,
@@ -41,7 +41,9 @@ struct place_test_batch *place_test_batch_create(struct sluice_gpu_place *place,
         abort();
     batch->options = *options;
     batch->place = place;
-    batch->row_bytes = (size_t)options->width * options->height * 3;
+    batch->limits.num_views = options->num_views;
+    memcpy(batch->limits.views, options->views, sizeof(options->views));
+    batch->row_bytes = sluice_gpu_row_bytes(&batch->limits);
     batch->want = malloc(PLACE_TEST_ROWS * batch->row_bytes);
     batch->rows = malloc(PLACE_TEST_ROWS * batch->row_bytes);
     if (!batch->want || !batch->rows)
@@ -77,19 +79,17 @@ void place_test_batch_destroy(struct place_test_batch *batch)
 static void make_row(struct place_test_batch *batch, uint32_t row)
 {
     const struct sluice_buf *file = batch->files[row];
-    REQUIRE_OK(gpu_test_reference(file->data, file->len, &batch->requests[row],
+    REQUIRE_OK(gpu_test_reference(&batch->limits, file->data, file->len, batch->requests[row],
                                   batch->want + row * batch->row_bytes));
 }
 
 void place_test_make_files(struct place_test_batch *batch, struct sluice_rng *rng)
 {
-    const struct sluice_gpu_limits limits = {.out_width = batch->options.width,
-                                             .out_height = batch->options.height};
     for (uint32_t row = 0; row < PLACE_TEST_ROWS; row++) {
         uint32_t width, height;
         batch->files[row] = gpu_test_file(rng, &width, &height);
         batch->indexes[row] = gpu_test_index(rng, batch->files[row]);
-        batch->requests[row] = gpu_test_request(rng, &limits, width, height, row);
+        gpu_test_requests(rng, &batch->limits, width, height, row, batch->requests[row]);
         batch->labels[row] = sluice_rng_u32(rng);
         make_row(batch, row);
     }
@@ -107,7 +107,7 @@ void place_test_prepare(struct place_test_batch *batch, struct sluice_gpu_stagin
 {
     const struct sluice_buf *data = batch->files[row];
     const struct sluice_gpu_file file = {data->data, data->len, batch->indexes[row]};
-    batch->refusals[row] = sluice_gpu_prepare(batch->place, staging, &file, &batch->requests[row],
+    batch->refusals[row] = sluice_gpu_prepare(batch->place, staging, &file, batch->requests[row],
                                               &batch->stretch, NULL, &batch->prepared[row], NULL);
     batch->is_prepared[row] = true;
 }
@@ -213,9 +213,9 @@ struct sluice_gpu_request place_test_whole(const struct sluice_gpu_place_options
         .box = {0, 0, width, height},
         .part = {width,
                  height,
-                 options->width,
-                 options->height,
-                 {0, 0, options->width, options->height}},
+                 options->views[0].width,
+                 options->views[0].height,
+                 {0, 0, options->views[0].width, options->views[0].height}},
         .row = row,
     };
 }
@@ -230,8 +230,8 @@ void place_test_use_file(struct place_test_batch *batch, const struct sluice_buf
         memcpy(copy->data, file->data, file->len);
         copy->len = file->len;
         batch->files[row] = copy;
-        batch->requests[row] = place_test_whole(&batch->options, width, height, row);
-        batch->requests[row].is_flipped = row % 2;
+        batch->requests[row][0] = place_test_whole(&batch->options, width, height, row);
+        batch->requests[row][0].is_flipped = row % 2;
         batch->labels[row] = row * 1000;
         make_row(batch, row);
     }

@@ -28,7 +28,8 @@ struct place_test_batch {
     uint8_t *pixels;      /* of the rows to upload */
     struct sluice_buf *files[PLACE_TEST_ROWS];
     struct sluice_jpeg_index *indexes[PLACE_TEST_ROWS]; /* or NULL */
-    struct sluice_gpu_request requests[PLACE_TEST_ROWS];
+    struct sluice_gpu_limits limits;                    /* as far as requests depend on them */
+    struct sluice_gpu_request requests[PLACE_TEST_ROWS][SLUICE_GPU_MAX_VIEWS];
     struct sluice_jpeg_stretch stretch;
     struct sluice_gpu_prepared prepared[PLACE_TEST_ROWS];
     bool is_prepared[PLACE_TEST_ROWS]; /* or refused: */

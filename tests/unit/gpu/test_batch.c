@@ -9,8 +9,8 @@
 
 static const struct sluice_gpu_limits limits = {
     .max_samples = 3,
-    .out_width = 32,
-    .out_height = 32,
+    .num_views = 1,
+    .views = {{32, 32}},
     .max_file_bytes = 1 << 20,
     .max_pixels = 1 << 18,
 };
@@ -60,7 +60,7 @@ TEST(limits_that_are_0_or_huge_are_invalid)
     for (unsigned i = 0; i < 8; i++) {
         struct sluice_gpu_limits bad = limits;
         bad.max_samples = i == 0 ? 0 : i == 1 ? UINT32_MAX : bad.max_samples;
-        bad.out_width = i == 2 ? 0 : i == 3 ? 65536 : bad.out_width;
+        bad.views[0].width = i == 2 ? 0 : i == 3 ? 65536 : bad.views[0].width;
         bad.max_file_bytes = i == 4 ? 0 : i == 5 ? UINT64_MAX : bad.max_file_bytes;
         bad.max_pixels = i == 6 ? 0 : i == 7 ? UINT64_MAX : bad.max_pixels;
         CU_ASSERT_EQUAL(sluice_gpu_limits_check(&bad, &capacity, NULL), SLUICE_E_INVALID);
@@ -68,8 +68,8 @@ TEST(limits_that_are_0_or_huge_are_invalid)
     /* Each will do, but not all of them. */
     const struct sluice_gpu_limits together = {
         .max_samples = 1 << 20,
-        .out_width = 65535,
-        .out_height = 65535,
+        .num_views = 1,
+        .views = {{65535, 65535}},
         .max_file_bytes = 1,
         .max_pixels = 1,
     };
@@ -420,7 +420,7 @@ TEST(arrays_of_the_device_do_not_meet)
     struct sluice_gpu_limits odd = limits;
     odd.max_samples = 3;
     odd.max_pixels = 64 * 5;
-    odd.out_width = 7;
+    odd.views[0].width = 7;
     struct sluice_gpu_sizes sizes;
     REQUIRE_OK(sluice_gpu_limits_check(&odd, &sizes, NULL));
     const struct sluice_gpu_parts parts = sluice_gpu_parts_of(&odd, &sizes);

@@ -20,8 +20,8 @@ static void batch_create(struct sluice_gpu_batch *batch, uint32_t out_width, uin
 {
     const struct sluice_gpu_limits limits = {
         .max_samples = 14,
-        .out_width = out_width,
-        .out_height = out_height,
+        .num_views = 1,
+        .views = {{out_width, out_height}},
         .max_file_bytes = 4 << 20,
         .max_pixels = 1 << 20,
     };
@@ -85,8 +85,8 @@ TEST(damage_that_the_index_does_not_know_is_declined)
         uint32_t width, height;
         struct sluice_buf *file = gpu_test_file(&rng, &width, &height), *bad = copy_of(file);
         struct sluice_jpeg_index *index = gpu_test_index(&rng, file);
-        const struct sluice_gpu_request request =
-            gpu_test_request(&rng, &batch.limits, width, height, 0);
+        struct sluice_gpu_request request;
+        gpu_test_requests(&rng, &batch.limits, width, height, 0, &request);
         uint8_t row[SIDE * SIDE * 3], reference[SIDE * SIDE * 3];
         gpu_test_damage(&rng, bad);
         if (sluice_gpu_index_serves(index, bad->data, bad->len)) {
@@ -98,7 +98,8 @@ TEST(damage_that_the_index_does_not_know_is_declined)
             if (status == SLUICE_OK) {
                 decode(&batch, row, &status);
                 CHECK_OK(status);
-                CHECK_OK(gpu_test_reference(file->data, file->len, &request, reference));
+                CHECK_OK(
+                    gpu_test_reference(&batch.limits, file->data, file->len, &request, reference));
                 CU_ASSERT_EQUAL_FATAL(memcmp(row, reference, sizeof(row)), 0);
             }
         }
@@ -149,15 +150,15 @@ TEST(a_forged_index_harms_only_its_own_row)
             uint32_t width, height;
             struct sluice_buf *file = gpu_test_file(&rng, &width, &height);
             struct sluice_jpeg_index *index = gpu_test_index(&rng, file);
-            const struct sluice_gpu_request request =
-                gpu_test_request(&rng, &batch.limits, width, height, k);
+            struct sluice_gpu_request request;
+            gpu_test_requests(&rng, &batch.limits, width, height, k, &request);
             if (k == 1 && index)
                 forge(&rng, index);
             is_added[k] = sluice_gpu_batch_add(&batch, file->data, file->len, index, &request,
                                                NULL) == SLUICE_OK;
             CU_ASSERT_FATAL(is_added[k] || k == 1);
-            CHECK_OK(
-                gpu_test_reference(file->data, file->len, &request, reference + (size_t)k * ROW));
+            CHECK_OK(gpu_test_reference(&batch.limits, file->data, file->len, &request,
+                                        reference + (size_t)k * ROW));
             sluice_jpeg_index_destroy(index);
             sluice_buf_unref(file);
         }
@@ -195,7 +196,7 @@ static void check_wide(uint32_t width, uint32_t out_width)
         REQUIRE_OK(sluice_gpu_batch_add(&batch, file->data, file->len, NULL, &request, NULL));
         decode(&batch, rows, &status);
         CHECK_OK(status);
-        CHECK_OK(gpu_test_reference(file->data, file->len, &request, reference));
+        CHECK_OK(gpu_test_reference(&batch.limits, file->data, file->len, &request, reference));
         CU_ASSERT_EQUAL(memcmp(rows + row_bytes, reference, row_bytes), 0);
     }
     free(batch.upload);

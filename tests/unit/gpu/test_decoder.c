@@ -24,7 +24,7 @@ static void must(cudaError_t error)
 static void decode(struct sluice_gpu_batch *batch, uint8_t *rows, sluice_status *statuses)
 {
     const struct sluice_gpu_limits *limits = &batch->limits;
-    const size_t row_bytes = (size_t)limits->out_width * limits->out_height * 3;
+    const size_t row_bytes = sluice_gpu_row_bytes(limits);
     const size_t bytes = limits->max_samples * row_bytes;
     const uint32_t num_samples = batch->num_samples;
     uint8_t *host_rows = aligned_alloc(16, (bytes + 15) / 16 * 16);
@@ -61,8 +61,8 @@ static void open_decoder(uint32_t out_width, uint32_t out_height)
 {
     const struct sluice_gpu_limits limits = {
         .max_samples = 14,
-        .out_width = out_width,
-        .out_height = out_height,
+        .num_views = 1,
+        .views = {{out_width, out_height}},
         .max_file_bytes = 4 << 20,
         .max_pixels = 1 << 20,
     };

@@ -77,8 +77,8 @@ static void run_open(struct run *run, const char *text)
     const struct sluice_gpu_place_options options = {
         .is_host = is_host,
         .max_rows = ROWS,
-        .height = side,
-        .width = side,
+        .num_views = 1,
+        .views = {{side, side}},
         .num_blocks = 1,
         .num_lanes = 1,
         .memory_bytes = (uint64_t)64 << 20,

@@ -24,6 +24,26 @@ TEST(rows_and_hashes_are_the_cpus)
     }
 }
 
+TEST(views_of_one_file_are_the_cpus)
+{
+    static const struct sluice_gpu_view_size sets[][4] = {
+        {{32, 32}, {32, 32}, {12, 12}, {12, 12}},
+        {{5, 5}, {64, 9}, {3, 7}, {20, 16}},
+        {{224, 224}, {96, 96}},
+    };
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(sets); i++) {
+        struct sluice_gpu_place_options options = place_test_options(1, 1);
+        options.num_views = 0;
+        while (options.num_views < 4 && sets[i][options.num_views].width) {
+            options.views[options.num_views] = sets[i][options.num_views];
+            options.num_views++;
+        }
+        struct sluice_gpu_place *place = place_test_open(&options);
+        place_test_run(place, &options, 0, 4, 1, sluice_test_seed() + i);
+        sluice_gpu_place_destroy(place);
+    }
+}
+
 TEST(uploads_and_decodes_make_a_batch_together)
 {
     const struct sluice_gpu_place_options options = place_test_options(32, 24);
@@ -156,11 +176,11 @@ TEST(a_wrong_call_is_refused_and_the_lane_goes_on)
     struct sluice_buf *file = plain_file(60, 50, 4);
     place_test_use_file(batch, file, 60, 50);
     sluice_gpu_lane_begin(lane, block, NULL);
-    batch->requests[0].box.width++;
+    batch->requests[0][0].box.width++;
     place_test_prepare(batch, NULL, 0);
     CU_ASSERT_EQUAL(batch->refusals[0], SLUICE_E_INVALID);
     CU_ASSERT_PTR_NULL(batch->prepared[0].data);
-    batch->requests[0].box.width--;
+    batch->requests[0][0].box.width--;
     place_test_prepare(batch, NULL, 0);
     REQUIRE_OK(batch->refusals[0]);
     CU_ASSERT_EQUAL(sluice_gpu_lane_decode(lane, &batch->prepared[0], PLACE_TEST_ROWS, NULL),
@@ -300,16 +320,18 @@ TEST(too_little_memory_is_said_with_sizes)
 TEST(options_that_cannot_be_are_invalid)
 {
     struct sluice_gpu_place *place = NULL;
-    struct sluice_gpu_place_options options[6];
-    for (unsigned i = 0; i < 6; i++)
+    struct sluice_gpu_place_options options[8];
+    for (unsigned i = 0; i < 8; i++)
         options[i] = place_test_options(32, 32);
     options[0].max_rows = 0;
-    options[1].width = 0;
-    options[2].height = 100000;
+    options[1].views[0].width = 0;
+    options[2].views[0].height = 100000;
     options[3].num_blocks = 0;
     options[4].num_lanes = 0;
-    options[5].width = 2;
-    for (unsigned i = 0; i < 6; i++) {
+    options[5].views[0].width = 2;
+    options[6].num_views = 0;
+    options[7].num_views = SLUICE_GPU_MAX_VIEWS + 1;
+    for (unsigned i = 0; i < 8; i++) {
         CU_ASSERT_EQUAL(sluice_gpu_place_create(&options[i], &place, NULL), SLUICE_E_INVALID);
         CU_ASSERT_PTR_NULL(place);
     }

@@ -64,8 +64,8 @@ static void *work(void *arg)
         const struct sluice_buf *data = batch->files[row];
         const struct sluice_gpu_file file = {data->data, data->len, batch->indexes[row]};
         batch->refusals[row] =
-            sluice_gpu_prepare(batch->place, worker->staging, &file, &batch->requests[row],
-                               &stretch, NULL, &batch->prepared[row], NULL);
+            sluice_gpu_prepare(batch->place, worker->staging, &file, batch->requests[row], &stretch,
+                               NULL, &batch->prepared[row], NULL);
         batch->is_prepared[row] = true;
     }
     sluice_jpeg_stretch_clear(&stretch);
@@ -176,7 +176,7 @@ TEST(a_refusal_takes_no_room)
     struct sluice_buf *good = make_file(300, 250, 8), *bad = make_file(500, 400, 0);
     place_test_use_file(batch, good, 300, 250);
     sluice_buf_unref(batch->files[0]);
-    batch->requests[0] = place_test_whole(&options, 500, 400, 0);
+    batch->requests[0][0] = place_test_whole(&options, 500, 400, 0);
     batch->files[0] = sluice_buf_ref(bad); /* of one long segment: all of it is written first */
     for (unsigned i = 0; i < 1000; i++) {
         place_test_prepare(batch, staging, 0);

@@ -12,8 +12,8 @@
 
 static const struct sluice_gpu_limits limits = {
     .max_samples = 4,
-    .out_width = 32,
-    .out_height = 24,
+    .num_views = 2,
+    .views = {{32, 24}, {7, 9}},
     .max_file_bytes = 1 << 20,
     .max_pixels = 1 << 18,
 };
@@ -43,14 +43,15 @@ static bool write_random(struct written *written, struct sluice_rng *rng)
     uint32_t width, height;
     struct sluice_buf *file = gpu_test_file(rng, &width, &height);
     struct sluice_jpeg_index *index = gpu_test_index(rng, file);
-    const struct sluice_gpu_request request = gpu_test_request(rng, &limits, width, height, 2);
+    struct sluice_gpu_request requests[2];
+    gpu_test_requests(rng, &limits, width, height, 2, requests);
     if (sluice_rng_below(rng, 4) == 0)
         gpu_test_damage(rng, file);
     batch_create(&written->batch);
     const sluice_status wanted =
-        sluice_gpu_batch_add(&written->batch, file->data, file->len, index, &request, NULL);
+        sluice_gpu_batch_add(&written->batch, file->data, file->len, index, requests, NULL);
     sluice_status status =
-        sluice_gpu_plan_make(&written->plan, &limits, file->data, file->len, index, &request, NULL);
+        sluice_gpu_plan_make(&written->plan, &limits, file->data, file->len, index, requests, NULL);
     written->memory = NULL;
     if (status == SLUICE_OK) {
         const size_t room = written->plan.sizes.upload_bytes;

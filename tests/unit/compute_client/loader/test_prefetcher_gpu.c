@@ -186,8 +186,8 @@ static struct sluice_gpu_place *make_place(uint32_t side)
     const struct sluice_gpu_place_options options = {
         .is_host = true,
         .max_rows = BATCH,
-        .height = side,
-        .width = side,
+        .num_views = 1,
+        .views = {{side, side}},
         .num_blocks = BLOCKS,
         .num_lanes = LANES,
         .num_stagings = STAGINGS,
