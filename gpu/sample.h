@@ -127,4 +127,18 @@ static inline struct sluice_gpu_view *sluice_gpu_views_of(struct sluice_gpu_samp
 /* The device's memory for a written sample, without its upload. */
 struct sluice_gpu_sizes sluice_gpu_sample_sizes(const struct sluice_gpu_sample *sample);
 
+/* --- sample_views.c, for sample.c --- */
+
+/* SLUICE_E_INVALID: a request is not for the size of its view. */
+SLUICE_MUST_USE sluice_status sluice_gpu_requests_check(const struct sluice_gpu_limits *limits,
+                                                        const struct sluice_gpu_request *requests,
+                                                        struct sluice_err *err);
+
+/* Fills in plan->views and plan->calls for plan->sample.num_views checked requests.
+ * SLUICE_E_UNSUPPORTED: the device cannot make one of them; SLUICE_E_INVALID: a box does not have
+ * the size of its part. */
+SLUICE_MUST_USE sluice_status sluice_gpu_plan_views(struct sluice_gpu_plan *plan,
+                                                    const struct sluice_gpu_request *requests,
+                                                    struct sluice_err *err);
+
 #endif
