@@ -305,6 +305,8 @@ sluice_status sluice_loader_start(struct sluice_loader *loader,
 struct held_batch {
     struct sluice_batch batch; /* first */
     struct sluice_held *held;
+    unsigned num_views;
+    size_t batch_size;
     struct sluice_state after;
 };
 
@@ -376,6 +378,8 @@ static sluice_status wrap(struct sluice_loader *loader, struct sluice_held *held
                 .index = loader->start.cursor / loader->start.global_batch + held->index,
             },
         .held = held,
+        .num_views = sluice_pipeline_num_views(loader->part->pipeline),
+        .batch_size = (size_t)loader->options.batch_size,
         .after = state_after(loader, held->index + 1, held->errors),
     };
     memcpy(made->batch.wait_ns, held->stall_ns, sizeof(made->batch.wait_ns));
@@ -424,6 +428,13 @@ sluice_status sluice_loader_next(struct sluice_loader *loader, int timeout_ms,
 bool sluice_loader_has_lost_source(const struct sluice_loader *loader)
 {
     return loader->has_lost_source;
+}
+
+const struct sluice_geometry *sluice_batch_geometry(const struct sluice_batch *batch, unsigned view)
+{
+    const struct held_batch *held = (const struct held_batch *)batch;
+    const size_t first = (size_t)view * held->batch_size;
+    return held->held->geometry && view < held->num_views ? held->held->geometry + first : NULL;
 }
 
 void sluice_batch_release(const struct sluice_batch *batch)

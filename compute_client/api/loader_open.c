@@ -7,6 +7,7 @@
 #include "datasets/manifest/join.h"
 #include "image/codecs/codec.h"
 #include "op/form.h"
+#include "op/geometry.h"
 #include "op/op.h"
 #include "op/recipe.h"
 
@@ -68,6 +69,16 @@ static sluice_status check_size(const struct sluice_pipeline *pipeline, const ch
                        flag, sluice_pipeline_spec(pipeline));
 }
 
+static sluice_status check_geometry(const struct sluice_pipeline *pipeline, const char *flag,
+                                    struct sluice_err *err)
+{
+    struct sluice_err cause = {0};
+    const sluice_status status = sluice_pipeline_check_geometry(pipeline, &cause);
+    return status == SLUICE_OK ? status
+                               : sluice_fail(err, status, "--geometry and --%s \"%s\": %s", flag,
+                                             sluice_pipeline_spec(pipeline), cause.text);
+}
+
 sluice_status loader_make_pipelines(struct sluice_loader *loader, struct sluice_err *err)
 {
     const struct sluice_options *options = &loader->options;
@@ -90,7 +101,12 @@ sluice_status loader_make_pipelines(struct sluice_loader *loader, struct sluice_
                                    &loader->val.pipeline, err);
     if (status != SLUICE_OK)
         return status;
-    return check_size(loader->val.pipeline, "val-pipeline", err);
+    status = check_size(loader->val.pipeline, "val-pipeline", err);
+    if (status == SLUICE_OK && options->has_geometry)
+        status = check_geometry(loader->train.pipeline, "pipeline", err);
+    if (status == SLUICE_OK && options->has_geometry)
+        status = check_geometry(loader->val.pipeline, "val-pipeline", err);
+    return status;
 }
 
 /* The largest message that may arrive: a sample in any form that can be requested, or as a file. */
@@ -122,6 +138,7 @@ static sluice_status open_remote(struct sluice_loader *loader, struct sluice_err
         .shards = o->hosts.items,
         .num_shards = o->hosts.num_items,
         .hedges = o->hedges,
+        .needs_file_image = o->has_geometry,
         .client =
             {
                 .tls = o->has_tls ? &tls : NULL,
@@ -245,6 +262,13 @@ static unsigned slots_in(size_t batches, uint64_t batch_size)
     return slots * batch_size > MAX_ITEMS ? MIN_SLOTS : (unsigned)slots;
 }
 
+static unsigned most_views(const struct sluice_loader *loader)
+{
+    const unsigned train = sluice_pipeline_num_views(loader->train.pipeline);
+    const unsigned val = sluice_pipeline_num_views(loader->val.pipeline);
+    return train > val ? train : val;
+}
+
 sluice_status loader_make_prefetcher(struct sluice_loader *loader, struct sluice_err *err)
 {
     const struct sluice_options *o = &loader->options;
@@ -268,6 +292,7 @@ sluice_status loader_make_prefetcher(struct sluice_loader *loader, struct sluice
         .payload_bytes = half,
         .on_error = sluice_options_on_error(o),
         .has_digest = o->has_digest,
+        .geometry_views = o->has_geometry ? most_views(loader) : 0,
         .measures_ops = o->is_profiling,
         .max_image_pixels = loader->info.max_image_pixels,
         .pool = loader->pool,
@@ -318,6 +343,7 @@ sluice_status loader_make_source(struct sluice_loader *loader, struct part *part
         .max_items = sluice_prefetcher_max_items(loader->prefetcher),
         .window_bytes = half < MIN_WINDOW_BYTES ? MIN_WINDOW_BYTES : half,
         .sample_timeout_s = o->sample_timeout_s,
+        .wants_file_image = o->has_geometry,
         .follows_price = o->mode == SLUICE_MODE_AUTO && o->has_replan && !o->is_greedy,
         .max_image_pixels = loader->info.max_image_pixels,
         .live = &loader->live,

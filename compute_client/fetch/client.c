@@ -349,6 +349,7 @@ sluice_status sluice_client_hello_once(struct sluice_client *client,
             .has_hashes = said.has_hashes,
             .has_jpeg_crop_restart = said.has_jpeg_crop_restart,
             .has_listed_id = said.has_listed_id,
+            .has_file_image = said.has_file_image,
             .list_hash = said.list_hash,
             .machine = said.machine,
         };
@@ -465,6 +466,18 @@ sluice_status sluice_client_check_listed_id(struct sluice_client *client,
     return sluice_fail(err, SLUICE_E_INVALID,
                        "%s is of a version (%s) that serves whole datasets alone, and no part of "
                        "one; a newer offload_server does",
+                       client->target, info->name);
+}
+
+sluice_status sluice_client_check_file_image(struct sluice_client *client,
+                                             const struct sluice_server_info *info,
+                                             struct sluice_err *err)
+{
+    if (info->has_file_image)
+        return SLUICE_OK;
+    return sluice_fail(err, SLUICE_E_INVALID,
+                       "%s is of a version (%s) that does not send the sizes of images, which "
+                       "--geometry needs; a newer offload_server does",
                        client->target, info->name);
 }
 

@@ -56,6 +56,7 @@ struct sluice_server_info {
     bool has_jpeg_crop_restart; /* it can put restart markers into JPEG crops */
     uint64_t list_hash;         /* of its list, sluice_manifest_list_hash(); 0: unknown */
     bool has_listed_id;         /* samples can be requested by their number in the server's list */
+    bool has_file_image;        /* its replies can say the size of the file's image */
     struct sluice_machine machine; /* boot 0: unknown */
 };
 
@@ -104,6 +105,12 @@ SLUICE_MUST_USE sluice_status sluice_client_hello_once(struct sluice_client *cli
 SLUICE_MUST_USE sluice_status sluice_client_check_listed_id(struct sluice_client *client,
                                                             const struct sluice_server_info *info,
                                                             struct sluice_err *err);
+
+/* SLUICE_E_INVALID if the server's replies cannot say the size of the file's image, which geometry
+ * needs. */
+SLUICE_MUST_USE sluice_status sluice_client_check_file_image(struct sluice_client *client,
+                                                             const struct sluice_server_info *info,
+                                                             struct sluice_err *err);
 
 /* The same as hello_once, with retries. */
 SLUICE_MUST_USE sluice_status sluice_client_hello(struct sluice_client *client,

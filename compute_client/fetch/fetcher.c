@@ -40,6 +40,8 @@ static sluice_status open_stream(struct sluice_fetcher *f, bool *is_passing, str
         sluice_client_hello_once(f->client, f->pipeline, f->dataset_id, &f->info, is_passing, err);
     if (status == SLUICE_OK && f->needs_listed_id)
         status = sluice_client_check_listed_id(f->client, &f->info, err);
+    if (status == SLUICE_OK && f->wants_file_image)
+        status = sluice_client_check_file_image(f->client, &f->info, err);
     if (status != SLUICE_OK)
         return status;
 
@@ -78,6 +80,7 @@ static sluice_status open_stream(struct sluice_fetcher *f, bool *is_passing, str
                 .pipeline_fingerprint = sluice_pipeline_fingerprint(f->pipeline),
                 .window_bytes = window,
                 .follows_price = f->follows_price,
+                .wants_file_image = f->wants_file_image,
                 .client = name,
             },
     };
@@ -462,6 +465,7 @@ sluice_status sluice_fetcher_create(const struct sluice_fetcher_options *options
     f->timeout_ns = (uint64_t)(options->sample_timeout_s * 1e9);
     f->follows_price = options->follows_price;
     f->needs_listed_id = options->needs_listed_id;
+    f->wants_file_image = options->wants_file_image;
     f->max_image_pixels = options->max_image_pixels ? options->max_image_pixels : UINT64_MAX;
     f->events = options->events;
     f->live = options->live;

@@ -87,6 +87,7 @@ struct sluice_fetcher_options {
     double sample_timeout_s;                /* 0: no limit */
     bool follows_price;                     /* the chooser plans by the server's CPU price */
     bool needs_listed_id;      /* items have one: a server that does not accept it is refused */
+    bool wants_file_image;     /* of samples that are not files; such a server is needed */
     uint64_t max_image_pixels; /* for checks of samples that arrive; 0: no limit */
     struct sluice_live *live;  /* borrowed; NULL: no live counters */
     struct sluice_fetcher_events events;

@@ -1,6 +1,7 @@
 #include "base/clock.h"
 #include "compute_client/fetch/fetcher_state.h"
 #include "op/form.h"
+#include "op/geometry.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -50,6 +51,13 @@ static sluice_status make_sample(const struct sluice_fetcher *f,
     };
     if (made.kind == SLUICE_KIND_FILE)
         made.width = made.height = made.channels = 0;
+    else if (f->wants_file_image)
+        made.image = reply->image;
+    if (made.kind != SLUICE_KIND_FILE && f->wants_file_image &&
+        !sluice_file_image_is_possible(&made.image))
+        return sluice_fail(err, SLUICE_E_CORRUPT,
+                           "the reply says that the file's image has %u x %u pixels, turned by %u",
+                           made.image.width, made.image.height, made.image.orientation);
     const sluice_status status =
         sluice_pipeline_check_sample(f->pipeline, &made, f->max_image_pixels, err);
     if (status != SLUICE_OK)

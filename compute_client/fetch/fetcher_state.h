@@ -67,7 +67,7 @@ struct sluice_fetcher {
     char dataset_id[33];
     uint64_t max_image_pixels;
     uint64_t timeout_ns; /* sample_timeout_s; 0: none */
-    bool follows_price, needs_listed_id;
+    bool follows_price, needs_listed_id, wants_file_image;
     double storage_worth; /* as the last item said */
     struct sluice_fetcher_events events;
     struct sluice_live *live; /* or NULL */

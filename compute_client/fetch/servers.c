@@ -204,6 +204,7 @@ sluice_status sluice_servers_create(const struct sluice_servers_options *options
     pthread_mutex_init(&s->lock, NULL);
     sluice_cond_init(&s->changed);
     s->hedges = options->hedges;
+    s->needs_file_image = options->needs_file_image;
     s->client = options->client;
     s->client.tls = options->client.tls ? &s->tls : NULL;
     s->resolve = options->resolve ? options->resolve : resolve_by_library;

@@ -49,6 +49,7 @@ struct sluice_servers_options {
     const char *const *shards; /* texts as above; copied */
     size_t num_shards;         /* >= 1 */
     bool hedges;
+    bool needs_file_image; /* servers that cannot say the size of a file's image are refused */
     struct sluice_client_options client; /* options of each client, except target */
     sluice_resolve_fn *resolve;          /* NULL: getaddrinfo() */
     void *resolve_ctx;

@@ -250,9 +250,11 @@ static sluice_status check_replicas(struct sluice_servers *s, struct sluice_err 
 static sluice_status check_abilities(struct sluice_servers *s, struct sluice_err *err)
 {
     sluice_status status = SLUICE_OK;
-    for (size_t i = 0; status == SLUICE_OK && s->num_shards > 1 && i < s->num; i++) {
-        if (s->at[i]->has_answered)
+    for (size_t i = 0; status == SLUICE_OK && i < s->num; i++) {
+        if (s->at[i]->has_answered && s->num_shards > 1)
             status = sluice_client_check_listed_id(s->at[i]->client, &s->at[i]->info, err);
+        if (s->at[i]->has_answered && s->needs_file_image && status == SLUICE_OK)
+            status = sluice_client_check_file_image(s->at[i]->client, &s->at[i]->info, err);
     }
     return status;
 }
@@ -285,6 +287,7 @@ static void merge_info(const struct sluice_servers *s, struct sluice_server_info
         info->has_hashes &= one->has_hashes;
         info->has_jpeg_crop_restart &= one->has_jpeg_crop_restart;
         info->has_listed_id &= one->has_listed_id;
+        info->has_file_image &= one->has_file_image;
         sluice_machine_merge(&info->machine, &one->machine);
     }
 }

@@ -47,7 +47,7 @@ struct sluice_servers {
     struct shard *shards;
     size_t num_shards;
     bool is_single; /* one server for all time: its client has the caller's live */
-    bool has_dns, hedges;
+    bool has_dns, hedges, needs_file_image;
     struct sluice_client_options client; /* its texts and files are copies */
     struct sluice_rpc_client_tls tls;
     char *texts[6]; /* what the two point to */

@@ -52,6 +52,7 @@ struct sluice_options {
     uint64_t image_size, num_classes, repeat, repeat_within_batch, shuffle_shards, limit_samples,
         train_threads;
     uint64_t rank, world_size;
+    bool has_geometry;    /* batches say where their pixels come from */
     bool drops_tail;      /* a partial global batch at an epoch's end is left out */
     uint64_t remote_cpus; /* 0: as many as the server reports */
     uint64_t prefetch_bytes;

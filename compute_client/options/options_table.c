@@ -581,6 +581,13 @@ static const struct sluice_option table[] = {
      .help =
          "Repeated augmentation: a training sample comes K times in a row, each time with other "
          "draws, in every K-th epoch; an epoch has as many rows as without."},
+    {.name = "geometry",
+     .group = DATA,
+     .type = SLUICE_OPTION_FLAG,
+     .value = &given.options.has_geometry,
+     .help = "Batches also say where their pixels come from: for each row a matrix from the file's "
+             "pixels to the row's, the file's size, the crop and the flip. For programs that load "
+             "through libsluice or Python; offload_train itself does not use it."},
     {.name = "mix",
      .group = DATA,
      .type = SLUICE_OPTION_STRING,

@@ -349,6 +349,11 @@ struct sluice_geometry {
     uint32_t crop_top, crop_left, crop_height, crop_width;
     bool is_flipped; /* left to right, by hflip */
 };
+/* The geometry of a view's rows, num_rows of them, the same to the bit in every mode; valid as long
+ * as the batch.  NULL: the setting "geometry" is not "true", or the view does not exist; a pipeline
+ * without views() has view 0.  Rows that repeat or replace others have theirs. */
+SLUICE_API const struct sluice_geometry *sluice_batch_geometry(const struct sluice_batch *batch,
+                                                               unsigned view);
 
 /* Gives a batch back; on a device, no work may use its rows any more.  Batches may be held in any
  * number and released in any order; in the host's memory, batches beyond those that the loader has

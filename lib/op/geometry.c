@@ -156,9 +156,10 @@ static void normalize(double matrix[9])
 
 void sluice_pipeline_geometry(const struct sluice_pipeline *pipeline,
                               const struct sluice_draw_key *key,
-                              const struct sluice_file_image *image,
+                              const struct sluice_file_image *image, unsigned view,
                               struct sluice_geometry *geometry)
 {
+    assert(view < sluice_pipeline_num_views(pipeline));
     assert(sluice_file_image_is_possible(image));
     struct sluice_size size = {image->width, image->height};
     struct sluice_geometry made = {.matrix = {1, 0, 0, 0, 1, 0, 0, 0, 1}};

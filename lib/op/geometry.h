@@ -12,12 +12,6 @@
  *
  * Threads: pure functions. */
 
-/* The image in a file. */
-struct sluice_file_image {
-    uint32_t width, height; /* as stored, before any turn; 0: unknown */
-    uint32_t orientation;   /* 1 .. 8 (image/orientation.h); 1 unless the pipeline turns images */
-};
-
 /* Reads the image's size and orientation from a sample at split 0: a file, a JPEG crop, or a file
  * whose rows are opened (sluice_sample_open()).  SLUICE_E_CORRUPT or SLUICE_E_UNSUPPORTED: the
  * header is bad. */
@@ -34,11 +28,11 @@ bool sluice_file_image_is_possible(const struct sluice_file_image *image);
 SLUICE_MUST_USE sluice_status sluice_pipeline_check_geometry(const struct sluice_pipeline *pipeline,
                                                              struct sluice_err *err);
 
-/* The geometry of the sample of `key`; sluice_pipeline_check_geometry() has succeeded, and the
- * image is possible. */
+/* The geometry of a view of the sample of `key`; sluice_pipeline_check_geometry() has succeeded, the
+ * image is possible, and view < sluice_pipeline_num_views(). */
 void sluice_pipeline_geometry(const struct sluice_pipeline *pipeline,
                               const struct sluice_draw_key *key,
-                              const struct sluice_file_image *image,
+                              const struct sluice_file_image *image, unsigned view,
                               struct sluice_geometry *geometry);
 
 /* For map() of an op (op.h): the inverse of a 3 x 3 matrix; all 0 if it is singular. */

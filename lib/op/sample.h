@@ -50,6 +50,12 @@ struct sluice_draw_key {
  * callers allocate.) */
 #define SLUICE_PIPELINE_MAX_OPS 32
 
+/* The image in a file. */
+struct sluice_file_image {
+    uint32_t width, height; /* as stored, before any turn; 0: unknown */
+    uint32_t orientation;   /* 1 .. 8 (image/orientation.h); 1 unless the pipeline turns images */
+};
+
 /* A sample between two splits.  Owns one reference to `data`. */
 struct sluice_sample {
     struct sluice_draw_key key;
@@ -62,6 +68,8 @@ struct sluice_sample {
      * cutting faster and changes no result; the index of another file has no effect.  If it says
      * is_partial, only sluice_pipeline_file_box() was read, and an op that needs more fails. */
     struct sluice_jpeg_index *jpeg_index;
+    /* The file's, if it was asked for (op/geometry.h); ops leave it as it is. */
+    struct sluice_file_image image;
 };
 
 struct sluice_size {

@@ -69,6 +69,7 @@ struct sluice_wire_hello {
     bool has_hashes;               /* the server's messages have hashes, including this reply */
     bool has_jpeg_crop_restart;    /* the server uses a request's jpeg_crop_restart */
     bool has_listed_id;            /* the server uses a request's listed_id */
+    bool has_file_image;           /* the server uses FetchOpen's wants_file_image */
     uint64_t list_hash;            /* 0: not given */
     struct sluice_machine machine; /* boot is 0: not given */
 };
@@ -140,7 +141,7 @@ struct sluice_wire_fetch_open {
     uint64_t pipeline_fingerprint;
     char dataset_id[33];
     uint64_t window_bytes;
-    bool follows_price;
+    bool follows_price, wants_file_image;
     char *client; /* owned; any bytes; NULL: not given */
 };
 
@@ -184,6 +185,7 @@ struct sluice_wire_sample_reply {
     uint32_t ops_done;
     enum sluice_form form;
     uint32_t width, height, channels;
+    struct sluice_file_image image; /* any numbers; 0: not given */
     /* offload.proto explains them */
     uint32_t queue_us, cpu_us, disk_us, backlog_us, work_us, disk_busy_us, read_bytes;
     struct sluice_buf *payload;   /* to put: one reference; NULL unless status is OK */

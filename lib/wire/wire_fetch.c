@@ -70,6 +70,7 @@ sluice_status sluice_wire_put_fetch_request(const struct sluice_wire_fetch_reque
         open.dataset_id = (char *)request->open.dataset_id;
         open.window_bytes = request->open.window_bytes;
         open.follows_price = request->open.follows_price;
+        open.wants_file_image = request->open.wants_file_image;
         open.client = request->open.client;
         Sluice__V1__FetchRequest wire = SLUICE__V1__FETCH_REQUEST__INIT;
         wire.open = request->open.is_present ? &open : NULL;
@@ -102,6 +103,7 @@ static sluice_status get_request(const Sluice__V1__FetchRequest *wire,
         got->open.pipeline_fingerprint = wire->open->pipeline_fingerprint;
         got->open.window_bytes = wire->open->window_bytes;
         got->open.follows_price = wire->open->follows_price;
+        got->open.wants_file_image = wire->open->wants_file_image;
         sluice_status status =
             sluice_wire_copy_dataset_id(wire->open->dataset_id, got->open.dataset_id, err);
         if (status == SLUICE_OK)
@@ -184,6 +186,9 @@ sluice_status sluice_wire_put_sample_reply(const struct sluice_wire_sample_reply
     sample.width = reply->width;
     sample.height = reply->height;
     sample.channels = reply->channels;
+    sample.file_width = reply->image.width;
+    sample.file_height = reply->image.height;
+    sample.file_orientation = reply->image.orientation;
     sample.queue_us = reply->queue_us;
     sample.cpu_us = reply->cpu_us;
     sample.disk_us = reply->disk_us;
@@ -283,6 +288,15 @@ static bool parse_field(const struct sluice_wire_field *field, struct parsed *pa
         break;
     case SAMPLE_REPLY_CHANNELS:
         narrow = &reply->channels;
+        break;
+    case SAMPLE_REPLY_FILE_WIDTH:
+        narrow = &reply->image.width;
+        break;
+    case SAMPLE_REPLY_FILE_HEIGHT:
+        narrow = &reply->image.height;
+        break;
+    case SAMPLE_REPLY_FILE_ORIENTATION:
+        narrow = &reply->image.orientation;
         break;
     case SAMPLE_REPLY_QUEUE_US:
         narrow = &reply->queue_us;

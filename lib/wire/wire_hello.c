@@ -70,6 +70,7 @@ sluice_status sluice_wire_put_hello_reply(const struct sluice_wire_hello *hello,
     wire.max_file_bytes = hello->max_file_bytes;
     wire.has_jpeg_index = hello->has_jpeg_index;
     wire.has_hashes = hello->has_hashes;
+    wire.has_file_image = hello->has_file_image;
     wire.list_hash = hello->list_hash;
     const struct sluice_machine *machine = &hello->machine;
     if (machine->boot != 0) {
@@ -129,6 +130,7 @@ sluice_status sluice_wire_get_hello_reply(const struct sluice_message *message,
         .max_file_bytes = wire->max_file_bytes,
         .has_jpeg_index = wire->has_jpeg_index,
         .has_hashes = wire->has_hashes,
+        .has_file_image = wire->has_file_image,
         .list_hash = wire->list_hash,
         .machine = machine_of(wire),
     };

@@ -41,6 +41,8 @@ static void set_payload(struct sluice_wire_sample_reply *reply, const struct slu
     reply->width = sample->width;
     reply->height = sample->height;
     reply->channels = sample->channels;
+    if (sample->kind != SLUICE_KIND_FILE)
+        reply->image = sample->image;
     reply->payload = sluice_buf_ref(sample->data);
 }
 
@@ -75,6 +77,7 @@ static sluice_status preprocess(struct sluice_fetch_job *job, struct sluice_prep
         .end = split,
         .options = {.has_optimal_huffman = s->fetch->options.has_optimal_crops,
                     .restart_interval = restart_interval(s->fetch, job->request.jpeg_crop_restart)},
+        .reads_image = s->wants_file_image && split > 0,
         .path = path,
     };
     const sluice_status status = sluice_preparer_run(preparer, s->pipeline, &work, sample, err);

@@ -122,6 +122,7 @@ static bool open_stream(struct sluice_fetch_stream *s, const struct sluice_wire_
     s->list = list;
     s->pipeline = pipeline;
     s->num_ops = pipeline ? sluice_pipeline_num_ops(pipeline) : 0;
+    s->wants_file_image = open->wants_file_image;
     /* A token's name is to be relied on; a client's own is not. */
     const char *name = s->grant ? sluice_grant_name(s->grant) : open->client;
     const struct sluice_caller *caller = sluice_rpc_call_client(s->call);

@@ -141,6 +141,7 @@ struct sluice_fetch_stream {
         *list; /* a reference; this and the next three set by FetchOpen; NULL before */
     struct sluice_pipeline *pipeline;
     unsigned num_ops;
+    bool wants_file_image;
     size_t client_row; /* of the client table */
 
     struct sluice_fetch_stream *next, **link; /* under the fetch's lock */

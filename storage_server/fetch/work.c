@@ -107,6 +107,7 @@ static bool answer(struct sluice_fetch_job *job, struct sluice_preparer *prepare
         job->reply.error[0] = '\0';
         job->reply.ops_done = 0;
         job->reply.width = job->reply.height = job->reply.channels = 0;
+        job->reply.image = (struct sluice_file_image){0};
         if (!make_reply(job, preparer))
             return false;
         if (settle(job))

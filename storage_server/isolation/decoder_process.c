@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "base/worker_pool.h"
 #include "image/codecs/codec.h"
+#include "op/geometry.h"
 #include "storage_server/isolation/decoders.h"
 #include "storage_server/isolation/landlock.h"
 #include "storage_server/isolation/syscall_filter.h"
@@ -136,6 +137,12 @@ static void run_task(struct decoder *d, const struct sluice_decoder_request *req
     sluice_status status = find_pipeline(d, request->spec, &pipeline, err);
     if (status == SLUICE_OK && request->has_index && !(sample->jpeg_index = copy_index(d, request)))
         status = sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the index of a file");
+    if (status != SLUICE_OK) {
+        reply->status = status;
+        return;
+    }
+    if (request->reads_image)
+        status = sluice_file_image_read(pipeline, sample, &reply->image, err);
     if (status != SLUICE_OK) {
         reply->status = status;
         return;

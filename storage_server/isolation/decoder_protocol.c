@@ -2,6 +2,7 @@
 
 #include "base/buf.h"
 #include "base/checked.h"
+#include "op/geometry.h"
 #include "op/pipeline.h"
 
 #include <string.h>
@@ -60,6 +61,9 @@ static sluice_status check_result(const struct sluice_decoder_reply *reply,
     if (reply->len > limits->out_room || is_too_long)
         return sluice_fail(err, SLUICE_E_CORRUPT, "a result of %llu bytes",
                            (unsigned long long)reply->len);
+    if (request->reads_image && !sluice_file_image_is_possible(&reply->image))
+        return sluice_fail(err, SLUICE_E_CORRUPT, "an image of %u x %u pixels, turned by %u",
+                           reply->image.width, reply->image.height, reply->image.orientation);
     if (reply->kind > SLUICE_KIND_F32)
         return sluice_fail(err, SLUICE_E_CORRUPT, "a result of kind %u", reply->kind);
     struct sluice_buf data = {.len = (size_t)reply->len}; /* its length is all that is looked at */

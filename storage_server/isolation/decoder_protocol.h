@@ -62,6 +62,7 @@ struct sluice_decoder_request {
     uint64_t number;       /* the reply has the same number */
     enum sluice_form form; /* a plain form: only the ops are run */
     unsigned end;          /* the split */
+    bool reads_image;      /* the reply has the file's image, too */
     struct sluice_form_options options;
     struct sluice_draw_key key;  /* of the sample, a file at split 0 */
     uint64_t file_len;           /* its bytes, at the start of the region */
@@ -77,9 +78,10 @@ struct sluice_decoder_reply {
     uint32_t status;     /* sluice_status */
     uint32_t is_changed; /* 1: the sample is the one below; 0: it is still the file */
     uint32_t ops_done, kind, width, height;
-    uint32_t is_coded; /* 1: in the requested form; 0: in the plain form */
-    uint64_t len;      /* of its bytes, at the start of the output */
-    char text[200];    /* of a failure */
+    uint32_t is_coded;              /* 1: in the requested form; 0: in the plain form */
+    struct sluice_file_image image; /* if it was asked for */
+    uint64_t len;                   /* of its bytes, at the start of the output */
+    char text[200];                 /* of a failure */
 };
 
 /* Computes where the arrays of an index of this shape begin in the region, after a file of

@@ -381,6 +381,7 @@ static sluice_status make_request(struct sluice_decoder *d, const struct sluice_
     request->number = ++d->number;
     request->form = work->form;
     request->end = work->end;
+    request->reads_image = work->reads_image;
     request->options = work->options;
     request->key = sample->key;
     request->file_len = file->len;
@@ -414,6 +415,7 @@ static sluice_status take_result(struct sluice_decoder *d, const struct sluice_d
     sample->height = reply->height;
     sample->channels = sample->kind == SLUICE_KIND_FILE ? 0 : 3;
     sample->coding = reply->is_coded ? sluice_form_coding(form) : NULL;
+    sample->image = reply->image;
     return SLUICE_OK;
 }
 

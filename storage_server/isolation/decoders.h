@@ -68,6 +68,7 @@ struct sluice_decoder_work {
     enum sluice_form form; /* a plain form: only the ops are run */
     unsigned end;          /* the split */
     struct sluice_form_options options;
+    bool reads_image; /* also into sample->image; the work fails if that cannot be read */
     const char *path; /* of the sample, for the log; borrowed */
     /* Set by run(): decoders have died at the sample; do not give its file to another parser
      * instead. */

@@ -141,6 +141,7 @@ static void on_hello(void *ctx, struct sluice_rpc_call *call, struct sluice_mess
             .has_hashes = true,
             .has_jpeg_crop_restart = offload->has_crop_restart,
             .has_listed_id = true,
+            .has_file_image = true,
             .forms = sluice_offload_forms(list->jpeg_indexes != NULL),
             .list_hash = list->list_hash,
             .machine = offload->machine,

@@ -1,5 +1,7 @@
 #include "storage_server/work/preparer.h"
 
+#include "op/geometry.h"
+
 #include <stdlib.h>
 
 struct sluice_preparer {
@@ -70,6 +72,11 @@ sluice_status sluice_preparer_run(struct sluice_preparer *preparer,
 {
     if (preparer->decoder)
         return run_isolated(preparer, pipeline, work, sample, err);
+    if (work->reads_image) {
+        const sluice_status status = sluice_file_image_read(pipeline, sample, &sample->image, err);
+        if (status != SLUICE_OK)
+            return status;
+    }
     return sluice_sample_encode(pipeline, preparer->scratch, sample, work->end, work->form,
                                 &work->options, err);
 }

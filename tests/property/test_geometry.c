@@ -154,7 +154,7 @@ TEST(pixels_are_where_the_matrix_says)
         CU_ASSERT(read.width == image.width && read.height == image.height &&
                   read.orientation == (is_upright ? image.orientation : 1));
         struct sluice_geometry geometry;
-        sluice_pipeline_geometry(pipeline, &sample.key, &read, &geometry);
+        sluice_pipeline_geometry(pipeline, &sample.key, &read, 0, &geometry);
         REQUIRE_OK(sluice_pipeline_run(pipeline, scratch, &sample,
                                        sluice_pipeline_u8_split(pipeline), NULL));
         const struct seen seen = compare(&sample, &geometry, &image);

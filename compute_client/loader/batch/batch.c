@@ -29,6 +29,16 @@ sluice_status sluice_rows_init(struct sluice_rows *batch, unsigned capacity, siz
     return SLUICE_OK;
 }
 
+sluice_status sluice_rows_add_geometry(struct sluice_rows *batch, unsigned num_views,
+                                       struct sluice_err *err)
+{
+    batch->geometry = calloc((size_t)batch->capacity * num_views, sizeof(*batch->geometry));
+    if (!batch->geometry)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a batch of %u", batch->capacity);
+    batch->num_views = num_views;
+    return SLUICE_OK;
+}
+
 void sluice_rows_clear(struct sluice_rows *batch)
 {
     free(batch->labels);
@@ -37,6 +47,7 @@ void sluice_rows_clear(struct sluice_rows *batch)
     free(batch->status);
     free(batch->hashes);
     free(batch->from);
+    free(batch->geometry);
     *batch = (struct sluice_rows){0};
 }
 
@@ -49,6 +60,8 @@ static void copy_row(struct sluice_rows *batch, unsigned to, unsigned from)
     batch->ids[to] = batch->ids[from];
     batch->draw_epochs[to] = batch->draw_epochs[from];
     batch->hashes[to] = batch->hashes[from];
+    for (size_t v = 0; v < batch->num_views; v++)
+        batch->geometry[v * batch->capacity + to] = batch->geometry[v * batch->capacity + from];
     batch->status[to] = SLUICE_OK;
 }
 

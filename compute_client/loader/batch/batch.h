@@ -2,6 +2,7 @@
 #define SLUICE_COMPUTE_CLIENT_LOADER_BATCH_BATCH_H
 
 #include "base/error.h"
+#include "sluice/sluice.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -37,11 +38,17 @@ struct sluice_rows {
     sluice_status *status;
     struct sluice_hash128 *hashes; /* digest.h */
     uint32_t *from;                /* scratch of settle */
+    /* View v of row r, of num_views views, is at v * capacity + r; NULL: it was not asked for. */
+    struct sluice_geometry *geometry;
+    unsigned num_views;
 };
 
 SLUICE_MUST_USE sluice_status sluice_rows_init(struct sluice_rows *batch, unsigned capacity,
                                                size_t row_bytes, uint8_t *pixels,
                                                struct sluice_err *err);
+/* Adds the geometry of num_views views to the rows, for a batch after init. */
+SLUICE_MUST_USE sluice_status sluice_rows_add_geometry(struct sluice_rows *batch,
+                                                       unsigned num_views, struct sluice_err *err);
 void sluice_rows_clear(struct sluice_rows *batch); /* idempotent; fine on {0} */
 
 /* The result of settle: row i of n is taken from row from[i]. */

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "plan/resource.h"
+#include "sluice/sluice.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -29,6 +30,8 @@ struct sluice_held {
     int64_t *labels;
     uint64_t *ids;         /* sample ids */
     uint32_t *draw_epochs; /* of the random crops and flips */
+    /* View v of row r is at v * batch size + r; NULL: it was not asked for. */
+    struct sluice_geometry *geometry;
     unsigned num_rows;
     unsigned num_padded; /* the last num_padded rows repeat others */
     /* Place in the whole epoch: batches before first_item and skipped ones count. */
@@ -55,7 +58,8 @@ void sluice_held_release_after(struct sluice_held *held, void *stream);
 
 struct sluice_held_home_options {
     unsigned batch_size;
-    size_t bytes; /* of a block */
+    unsigned geometry_views; /* views that have geometry; 0: none was asked for */
+    size_t bytes;            /* of a block */
     /* Takes the batch's block back; returns it if it must be freed, or else NULL.  A block of a
      * device was given back to its place before.  Called with the home's lock held, never after
      * close. */

@@ -468,7 +468,11 @@ static sluice_status slot_init(struct sluice_prefetcher *prefetcher, size_t inde
         slot->rows[i].slot = slot;
         slot->rows[i].index = i;
     }
-    return sluice_rows_init(&slot->batch, options->batch_size, options->row_bytes, NULL, err);
+    sluice_status status =
+        sluice_rows_init(&slot->batch, options->batch_size, options->row_bytes, NULL, err);
+    if (status == SLUICE_OK && options->geometry_views > 0)
+        status = sluice_rows_add_geometry(&slot->batch, options->geometry_views, err);
+    return status;
 }
 
 sluice_status sluice_prefetcher_create(const struct sluice_prefetcher_options *options,
@@ -510,6 +514,7 @@ sluice_status sluice_prefetcher_create(const struct sluice_prefetcher_options *o
     };
     const struct sluice_held_home_options home = {
         .batch_size = options->batch_size,
+        .geometry_views = options->geometry_views,
         .bytes = memory.bytes,
         .take_back = prefetcher_take_back,
         .ctx = prefetcher,

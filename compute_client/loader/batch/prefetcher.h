@@ -67,8 +67,10 @@ struct sluice_prefetcher_options {
     size_t payload_bytes; /* with all slots; in proportion if fewer are used */
     enum sluice_on_error on_error;
     bool has_digest;
-    bool measures_ops;            /* needed for epochs with a profile */
-    double retry_for_s;           /* how long a sample is retried while memory is short */
+    unsigned geometry_views; /* batches have the geometry of this many views: the most of any epoch;
+                              * 0: none */
+    bool measures_ops;       /* needed for epochs with a profile */
+    double retry_for_s;      /* how long a sample is retried while memory is short */
     uint64_t max_image_pixels;    /* 0: the codec's default */
     struct sluice_buf_pool *pool; /* borrowed; holds the results of ops */
     /* Taken, if create succeeds: destroyed with the prefetcher and the last batch.  Batches are on

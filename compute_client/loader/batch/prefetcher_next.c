@@ -234,6 +234,9 @@ static struct sluice_held *hand_out(struct sluice_prefetcher *prefetcher, struct
         held->ids[i] = rows->ids[i];
         held->draw_epochs[i] = rows->draw_epochs[i];
     }
+    for (size_t v = 0; v < rows->num_views; v++)
+        memcpy(held->geometry + v * rows->capacity, rows->geometry + v * rows->capacity,
+               rows->n * sizeof(*rows->geometry));
     held->index =
         prefetcher->epoch.first_item / prefetcher->options.batch_size + prefetcher->num_taken - 1;
     memcpy(held->errors, prefetcher->errors, sizeof(held->errors));

@@ -5,6 +5,7 @@
 #include "compute_client/loader/source/retry.h"
 #include "compute_client/loader/tuning.h"
 #include "op/form.h"
+#include "op/geometry.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -186,6 +187,31 @@ static sluice_status profile_row(struct row *row, struct maker *maker, uint8_t *
                                    out, prefetcher->row_bytes, cost, err);
 }
 
+/* Computes the row's geometry, if it is asked for.  A sample with pixels came with the image of its
+ * file. */
+static sluice_status find_geometry(struct row *row, struct maker *maker, struct sluice_err *err)
+{
+    const struct sluice_prefetcher *prefetcher = row->prefetcher;
+    const struct sluice_pipeline *pipeline = prefetcher->epoch.pipeline;
+    const struct sluice_rows *batch = &row->slot->batch;
+    struct sluice_sample *sample = &row->result.sample;
+    if (!batch->geometry)
+        return SLUICE_OK;
+    if (sample->ops_done == 0) {
+        sluice_status status = sluice_source_gather(&row->result, prefetcher->options.pool, err);
+        if (status == SLUICE_OK)
+            status = sluice_sample_open(pipeline, maker->scratch, sample, err);
+        if (status == SLUICE_OK)
+            status = sluice_file_image_read(pipeline, sample, &sample->image, err);
+        if (status != SLUICE_OK)
+            return status;
+    }
+    for (unsigned view = 0; view < sluice_pipeline_num_views(pipeline); view++)
+        sluice_pipeline_geometry(pipeline, &sample->key, &sample->image, view,
+                                 &batch->geometry[view * batch->capacity + row->index]);
+    return SLUICE_OK;
+}
+
 /* Whether the file goes to the device as it is: the source has cropped it, or has an index. */
 static bool is_ready_for_gpu(const struct sluice_sample *sample)
 {
@@ -232,7 +258,8 @@ static bool keep_for_gpu(struct row *row, struct maker *maker)
         sluice_pipeline_cut_for_gpu(pipeline, maker->scratch, sample, TUNING_GPU_RESTART, NULL) !=
             SLUICE_OK)
         return false;
-    if (!sluice_pipeline_kernel_work(pipeline, maker->scratch, sample, &work))
+    if (!sluice_pipeline_kernel_work(pipeline, maker->scratch, sample, &work) ||
+        find_geometry(row, maker, NULL) != SLUICE_OK)
         return false;
     const struct sluice_gpu_request request = {
         .box = work.box,
@@ -253,6 +280,9 @@ static sluice_status finish_row(struct row *row, struct maker *maker, uint8_t *o
     const size_t row_bytes = prefetcher->row_bytes;
     struct sluice_source_result *result = &row->result;
     const struct sluice_sample *sample = &result->sample;
+    sluice_status status = find_geometry(row, maker, err);
+    if (status != SLUICE_OK)
+        return status;
     /* Pixels that need no more ops are copied directly from the message; the source has checked
      * their number. */
     if (result->message && sample->kind == SLUICE_KIND_U8 && !sample->coding &&
@@ -260,7 +290,7 @@ static sluice_status finish_row(struct row *row, struct maker *maker, uint8_t *o
         sluice_cursor_left(&result->arrived) == row_bytes &&
         sluice_cursor_read(&result->arrived, out, row_bytes))
         return SLUICE_OK;
-    const sluice_status status = sluice_source_gather(result, prefetcher->options.pool, err);
+    status = sluice_source_gather(result, prefetcher->options.pool, err);
     if (status != SLUICE_OK)
         return status;
     if (prefetcher->epoch.profile && row->ops_done == 0)

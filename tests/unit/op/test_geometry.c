@@ -16,7 +16,7 @@ static struct sluice_geometry geometry_of(const char *spec, uint64_t id,
     REQUIRE_OK(sluice_pipeline_check_geometry(pipeline, NULL));
     const struct sluice_draw_key key = {.seed = 3, .sample_id = id};
     struct sluice_geometry geometry;
-    sluice_pipeline_geometry(pipeline, &key, image, &geometry);
+    sluice_pipeline_geometry(pipeline, &key, image, 0, &geometry);
     sluice_pipeline_destroy(pipeline);
     return geometry;
 }

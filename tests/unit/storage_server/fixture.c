@@ -489,7 +489,8 @@ struct client *fetch_open(struct fixture *fixture, uint64_t window_bytes)
         .open = {.is_present = true,
                  .protocol_version = SLUICE_WIRE_PROTOCOL_VERSION,
                  .pipeline = (char[]){PIPELINE},
-                 .window_bytes = window_bytes},
+                 .window_bytes = window_bytes,
+                 .wants_file_image = fixture->wants_file_image},
     };
     struct sluice_message message = {0};
     must(sluice_wire_put_fetch_request(&request, &message, NULL) == SLUICE_OK, "no memory");

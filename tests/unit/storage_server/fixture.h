@@ -55,7 +55,8 @@ struct fixture {
     struct sluice_server_parts parts;     /* but for the store */
     struct sluice_storage_server *server;
     struct sluice_rpc_channel *channel;
-    struct gate *gate; /* open */
+    struct gate *gate;     /* open */
+    bool wants_file_image; /* of streams that are opened */
 };
 struct fixture fixture_init(void);
 void fixture_start(struct fixture *fixture);

@@ -95,6 +95,20 @@ TEST(words_are_printable_and_end)
     CU_ASSERT_NOT_EQUAL(read.text[0], '\0');
 }
 
+TEST(takes_the_image_that_it_asked_for_and_no_impossible_one)
+{
+    struct sluice_decoder_request request = request_for(SLUICE_FORM_RAW, 3);
+    struct sluice_decoder_reply reply = reply_to(&request);
+    request.reads_image = true;
+    CU_ASSERT_EQUAL(read_reply(&request, &reply), SLUICE_E_CORRUPT);
+    reply.image = (struct sluice_file_image){65535, 1, 8};
+    CHECK_OK(read_reply(&request, &reply));
+    reply.image.orientation = 9;
+    CU_ASSERT_EQUAL(read_reply(&request, &reply), SLUICE_E_CORRUPT);
+    reply.image = (struct sluice_file_image){65536, 1, 1};
+    CU_ASSERT_EQUAL(read_reply(&request, &reply), SLUICE_E_CORRUPT);
+}
+
 TEST(rejects_lies)
 {
     const struct sluice_decoder_request run = request_for(SLUICE_FORM_RAW, 3);

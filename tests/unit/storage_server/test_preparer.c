@@ -94,6 +94,7 @@ static sluice_status compare(const struct sluice_pipeline *pipeline,
             samples[way].jpeg_index->is_partial = index->is_partial;
         }
         work.path = "a file";
+        work.reads_image = true;
         statuses[way] =
             sluice_preparer_run(way ? isolated : here, pipeline, &work, &samples[way], &errs[way]);
         CU_ASSERT_FALSE(work.has_ended);
@@ -102,6 +103,12 @@ static sluice_status compare(const struct sluice_pipeline *pipeline,
     CU_ASSERT_STRING_EQUAL(errs[0].text, errs[1].text);
     CU_ASSERT_EQUAL(sluice_indexed_file_has_holes(&samples[0]),
                     sluice_indexed_file_has_holes(&samples[1]));
+    if (statuses[0] == SLUICE_OK) {
+        CU_ASSERT_EQUAL(samples[0].image.width, WIDTH);
+        CU_ASSERT_EQUAL(samples[0].image.height, HEIGHT);
+        CU_ASSERT_EQUAL(samples[0].image.orientation, 1);
+        CU_ASSERT_EQUAL(memcmp(&samples[0].image, &samples[1].image, sizeof(samples[0].image)), 0);
+    }
     if (statuses[0] == SLUICE_OK || work.form == SLUICE_FORM_U8_PACKED) {
         CU_ASSERT_EQUAL(samples[0].ops_done, samples[1].ops_done);
         CU_ASSERT_EQUAL(samples[0].kind, samples[1].kind);

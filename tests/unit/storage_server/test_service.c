@@ -50,6 +50,7 @@ TEST(hello_tells_limits_and_compares_pipeline_and_data)
     CU_ASSERT_EQUAL(strlen(answer.dataset_id), 32);
     CU_ASSERT_FALSE(answer.has_jpeg_index);
     CU_ASSERT(answer.has_jpeg_crop_restart && answer.has_listed_id && answer.list_hash);
+    CU_ASSERT(answer.has_file_image);
     CU_ASSERT(answer.peer && strncmp(answer.peer, "offload_server ", 15) == 0);
 
     memcpy(hello.dataset_id, answer.dataset_id, sizeof(hello.dataset_id));

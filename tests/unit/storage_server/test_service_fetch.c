@@ -9,6 +9,7 @@
 #include "image/jpeg/crop.h"
 #include "image/jpeg/index.h"
 #include "op/form.h"
+#include "op/geometry.h"
 #include "op/pipeline.h"
 #include "support/test.h"
 #include "trace/tracer.h"
@@ -110,6 +111,31 @@ TEST(every_split_equals_the_local_pipeline)
         expect_local_bytes(reply, id % NUM_IMAGES);
     }
     end(&f, client);
+}
+
+TEST(replies_with_pixels_say_the_image_of_the_file_where_that_is_wanted)
+{
+    for (unsigned wants = 0; wants < 2; wants++) {
+        struct fixture f = fixture_init();
+        f.wants_file_image = wants;
+        struct client *client = start(&f);
+        const unsigned num_ops = sluice_pipeline_num_ops(pipeline);
+        for (unsigned split = 0; split <= num_ops; split++)
+            fetch_ask(client, split * NUM_IMAGES, NUM_IMAGES, split, SLUICE_FORM_RAW);
+        fetch_await(client, (num_ops + 1) * NUM_IMAGES);
+        for (uint64_t id = 0; id < (num_ops + 1) * NUM_IMAGES; id++) {
+            const struct sluice_wire_sample_reply *reply = fetch_reply_to(client, id);
+            struct sluice_sample file = run_locally(id % NUM_IMAGES, 0);
+            struct sluice_file_image image = {0};
+            if (wants && reply->ops_done > 0)
+                REQUIRE_OK(sluice_file_image_read(pipeline, &file, &image, NULL));
+            CU_ASSERT_EQUAL(reply->image.width, image.width);
+            CU_ASSERT_EQUAL(reply->image.height, image.height);
+            CU_ASSERT_EQUAL(reply->image.orientation, image.orientation);
+            sluice_sample_clear(&file);
+        }
+        end(&f, client);
+    }
 }
 
 TEST(a_hint_that_does_not_fit_gets_what_does)

@@ -21,6 +21,7 @@ static struct sluice_wire_fetch_request random_request(void)
             .pipeline_fingerprint = random_u64(),
             .window_bytes = random_u64(),
             .follows_price = random_bool(),
+            .wants_file_image = random_bool(),
             .client = random_text(80),
         };
         random_dataset_id(request.open.dataset_id);
@@ -63,6 +64,7 @@ TEST(requests_come_back_as_they_were_put)
             CU_ASSERT_STRING_EQUAL(got.open.dataset_id, request.open.dataset_id);
             CU_ASSERT_EQUAL(got.open.window_bytes, request.open.window_bytes);
             CU_ASSERT_EQUAL(got.open.follows_price, request.open.follows_price);
+            CU_ASSERT_EQUAL(got.open.wants_file_image, request.open.wants_file_image);
             CU_ASSERT_STRING_EQUAL(got.open.client, request.open.client);
         }
         CU_ASSERT_EQUAL_FATAL(got.num_samples, request.num_samples);
@@ -166,6 +168,7 @@ static struct sluice_wire_sample_reply random_reply(void)
         .width = random_u32(),
         .height = random_u32(),
         .channels = random_u32(),
+        .image = {random_u32(), random_u32(), random_u32()},
         .queue_us = random_u32(),
         .cpu_us = random_u32(),
         .disk_us = random_u32(),
@@ -219,6 +222,7 @@ static void assert_replies_equal(const struct sluice_wire_sample_reply *a,
     CU_ASSERT_EQUAL(a->width, b->width);
     CU_ASSERT_EQUAL(a->height, b->height);
     CU_ASSERT_EQUAL(a->channels, b->channels);
+    CU_ASSERT(memcmp(&a->image, &b->image, sizeof(a->image)) == 0);
     CU_ASSERT_EQUAL(a->queue_us, b->queue_us);
     CU_ASSERT_EQUAL(a->cpu_us, b->cpu_us);
     CU_ASSERT_EQUAL(a->disk_us, b->disk_us);

@@ -22,6 +22,7 @@ static struct sluice_wire_hello random_hello(bool is_request)
         hello.has_jpeg_index = random_bool();
         hello.has_jpeg_crop_restart = random_bool();
         hello.has_listed_id = random_bool();
+        hello.has_file_image = random_bool();
         hello.has_hashes = random_bool();
         hello.list_hash = random_u64();
         hello.max_in_flight = random_u32();
@@ -56,6 +57,7 @@ static void assert_equal(const struct sluice_wire_hello *a, const struct sluice_
     CU_ASSERT_EQUAL(a->has_jpeg_index, b->has_jpeg_index);
     CU_ASSERT_EQUAL(a->has_jpeg_crop_restart, b->has_jpeg_crop_restart);
     CU_ASSERT_EQUAL(a->has_listed_id, b->has_listed_id);
+    CU_ASSERT_EQUAL(a->has_file_image, b->has_file_image);
     CU_ASSERT_EQUAL(a->has_hashes, b->has_hashes);
     CU_ASSERT_EQUAL(a->max_in_flight, b->max_in_flight);
     CU_ASSERT_EQUAL(a->max_image_pixels, b->max_image_pixels);

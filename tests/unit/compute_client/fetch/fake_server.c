@@ -119,6 +119,7 @@ static void hello_message(void *ctx, struct sluice_rpc_call *call, struct sluice
         .forms = 1u << SLUICE_FORM_RAW | 1u << SLUICE_FORM_U8 | 1u << SLUICE_FORM_F32,
         .has_jpeg_crop_restart = true,
         .has_listed_id = !s->options.has_no_listed_id,
+        .has_file_image = !s->options.has_no_file_image,
     };
     if (sluice_pipeline_parse(hello.pipeline, &pipeline, NULL) == SLUICE_OK)
         reply.pipeline_fingerprint =

@@ -59,7 +59,8 @@ struct fake_server_options {
     enum fake_action (*meddle)(void *ctx, const struct sluice_wire_sample_request *request,
                                struct sluice_wire_sample_reply *reply);
     void *meddle_ctx;
-    bool has_no_listed_id; /* as a server that does not know it */
+    bool has_no_listed_id;  /* as a server that does not know it */
+    bool has_no_file_image; /* the same */
     bool has_hashes;
     /* On the way from a server with hashes: every n-th reply's payload, or its message, has one bit
      * flipped; every n-th request names another sample when it arrives. */

@@ -32,6 +32,7 @@ static void on_result(void *ctx, struct sluice_source_result *result)
     r->origin[t] = result->origin;
     r->ops_done[t] = result->sample.ops_done;
     r->is_jpeg_crop[t] = sluice_sample_form(&result->sample) == SLUICE_FORM_JPEG_CROP;
+    r->images[t] = result->sample.image;
     r->cores = result->storage_cores;
     memcpy(r->error[t], result->error, sizeof(result->error));
     if (r->num_answers < RECORD_MAX_ITEMS)

@@ -21,6 +21,7 @@ struct record {
     uint32_t origin[RECORD_MAX_ITEMS];
     unsigned ops_done[RECORD_MAX_ITEMS];
     bool is_jpeg_crop[RECORD_MAX_ITEMS];
+    struct sluice_file_image images[RECORD_MAX_ITEMS];
     char error[RECORD_MAX_ITEMS][200];
     uint64_t order[RECORD_MAX_ITEMS]; /* tickets as they came */
     /* wrong: the bytes of another sample, or an event after the failure. */

@@ -30,6 +30,7 @@ struct bench {
 
 static double sample_timeout_s;  /* of the next bench */
 static size_t max_message_bytes; /* 0: the client's own bound */
+static bool wants_file_image;    /* of the next bench */
 static uint64_t listed_bytes;    /* of the next items' files; 0: not known */
 
 static void bench_open_at(struct bench *b, const char *target, double retry_for_s,
@@ -54,6 +55,7 @@ static void bench_open_at(struct bench *b, const char *target, double retry_for_
                     .max_items = MAX_ITEMS,
                     .window_bytes = window_bytes,
                     .sample_timeout_s = sample_timeout_s,
+                    .wants_file_image = wants_file_image,
                     .live = &b->live},
         .events = record_events(&b->record),
     };
@@ -79,6 +81,7 @@ static struct sluice_fetcher_stats stats_of(const struct bench *b)
 static void bench_close(struct bench *b)
 {
     sample_timeout_s = 0;
+    wants_file_image = false;
     b->source->close(b->source);
     const struct sluice_fetcher_stats stats = stats_of(b);
     CU_ASSERT_EQUAL(sluice_live_get(&b->live.wire_bytes), stats.wire_bytes);
@@ -343,6 +346,33 @@ static enum fake_action say_rows(void *ctx, const struct sluice_wire_sample_requ
     if (request->key.sample_id % 10 == 0)
         reply->form = SLUICE_FORM_JPEG_ROWS;
     return FAKE_SEND;
+}
+
+static enum fake_action say_image(void *ctx, const struct sluice_wire_sample_request *request,
+                                  struct sluice_wire_sample_reply *reply)
+{
+    (void)ctx;
+    reply->image = (struct sluice_file_image){40, 30, request->key.sample_id % 10 ? 8 : 9};
+    return FAKE_SEND;
+}
+
+TEST(pixels_without_a_possible_image_are_refused_where_it_is_wanted)
+{
+    for (unsigned wants = 0; wants < 2; wants++) {
+        struct bench b;
+        wants_file_image = wants;
+        bench_open(&b, &(struct fake_server_options){.meddle = say_image}, 0, 1 << 20);
+        CHECK_OK(ask(&b, 0, 30, 2));
+        CHECK_OK(ask(&b, 30, 30, 0));
+        CU_ASSERT_TRUE(record_wait_answers(&b.record, 60));
+        for (size_t i = 0; i < 60; i++) {
+            const bool is_refused = wants && i < 30 && i % 10 == 0;
+            CU_ASSERT_EQUAL(b.record.status[i], is_refused ? SLUICE_E_INTERNAL : SLUICE_OK);
+            CU_ASSERT_EQUAL(b.record.images[i].width, wants && i < 30 && !is_refused ? 40 : 0);
+        }
+        CU_ASSERT(!wants || strstr(b.record.error[10], "40 x 30 pixels, turned by 9"));
+        bench_close(&b);
+    }
 }
 
 TEST(rows_that_were_not_asked_for_are_refused)

@@ -347,6 +347,21 @@ TEST(a_server_that_knows_no_parts_is_refused_as_a_shard_alone)
     fake_dataset_clear(&parts[1]);
 }
 
+TEST(a_server_that_cannot_say_the_size_of_images_is_refused_where_geometry_needs_it)
+{
+    struct fake_server *old = fake_server_start(
+        &(struct fake_server_options){.dataset = &dataset, .has_no_file_image = true});
+    const char *target = fake_server_target(old);
+    struct opened o = open_with(&(struct sluice_servers_options){
+        .shards = &target, .num_shards = 1, .needs_file_image = true, .client.retry_for_s = 20});
+    expect_failure(&o, SLUICE_E_INVALID,
+                   (const char *const[]){target, "which --geometry needs", NULL});
+    o = open_them(&target, 1, 20);
+    CHECK_OK(o.status);
+    opened_close(&o, NULL);
+    fake_server_stop(old);
+}
+
 TEST(another_pipeline_is_refused_at_once)
 {
     struct fake_server *good =

@@ -10,6 +10,7 @@ static void make(struct sluice_rows *batch, uint8_t *memory, const char *rows)
 {
     struct sluice_err err = {0};
     REQUIRE_OK(sluice_rows_init(batch, 8, ROW, memory, &err));
+    REQUIRE_OK(sluice_rows_add_geometry(batch, 2, &err));
     batch->n = (unsigned)strlen(rows);
     for (unsigned i = 0; i < batch->n; i++) {
         memset(memory + i * ROW, rows[i], ROW);
@@ -17,6 +18,8 @@ static void make(struct sluice_rows *batch, uint8_t *memory, const char *rows)
         batch->ids[i] = 1000 + (uint32_t)rows[i];
         batch->draw_epochs[i] = 2000 + (uint32_t)rows[i];
         batch->hashes[i].low = (uint64_t)rows[i];
+        for (unsigned v = 0; v < 2; v++)
+            batch->geometry[v * 8 + i].matrix[0] = v * 1000 + rows[i];
         batch->status[i] = rows[i] == '-' ? SLUICE_E_CORRUPT : SLUICE_OK;
     }
 }
@@ -35,6 +38,8 @@ static void check(enum sluice_on_error on_error, const char *rows, const char *w
         CU_ASSERT_EQUAL(batch.ids[i], 1000 + (uint32_t)want[i]);
         CU_ASSERT_EQUAL(batch.draw_epochs[i], 2000 + (uint32_t)want[i]);
         CU_ASSERT_EQUAL(batch.hashes[i].low, (uint64_t)want[i]);
+        for (unsigned v = 0; v < 2; v++)
+            CU_ASSERT_EQUAL(batch.geometry[v * 8 + i].matrix[0], v * 1000 + want[i]);
         CHECK_OK(batch.status[i]);
     }
     sluice_rows_clear(&batch);
