@@ -107,7 +107,7 @@ static const struct sluice_choice_weights serve = {{SLUICE_PER(SAMPLE, 1e-6)}};
 static bool is_whole_image(const struct sluice_choice_traits *traits)
 {
     const struct sluice_known_size *image = &traits->image;
-    return image->width == 0 && image->shorter == 0 && image->longer == 0;
+    return image->width == 0 && image->shorter == 0 && image->longer == 0 && image->max_pixels == 0;
 }
 
 static void add(struct sluice_choice_weights *sum, const struct sluice_choice_weights *step)

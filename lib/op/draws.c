@@ -29,7 +29,9 @@ static void write_resample(FILE *out, const struct sluice_resample *resample, bo
                 sluice_resize_filters[resample->filter]);
     fputs(",\"keep\":", out);
     write_box(out, &resample->keep);
-    if (is_copy)
+    const bool is_placed = is_copy || resample->keep.width != resample->out.width ||
+                           resample->keep.height != resample->out.height;
+    if (is_placed)
         fprintf(out, ",\"at\":[%u,%u],\"size\":[%u,%u]", resample->left, resample->top,
                 resample->out.width, resample->out.height);
     const struct sluice_padding *padding = &resample->padding;

@@ -17,7 +17,8 @@
  *
  * Threads: ops are constant once registered, and so is an op's params once parsed. */
 
-#define SLUICE_MAX_OP_SIZE 8192u /* the largest side that a text may name */
+#define SLUICE_MAX_OP_SIZE 8192u   /* the largest side that a text may name */
+#define SLUICE_MAX_AREA (1u << 28) /* the most pixels that a text may name */
 #define SLUICE_MAX_IMAGE_SIDE 65535u
 #define SLUICE_MAX_CHOSEN 32     /* ops that a choice may run on a sample */
 #define SLUICE_MAX_NODES 256u    /* ops of a pipeline, those in parentheses included */
@@ -43,6 +44,8 @@ enum sluice_param_kind {
     SLUICE_PARAM_COLOR,  /* uint8_t[3]: "V" or "R/G/B", each 0 to 255 */
     SLUICE_PARAM_SIZES,  /* struct sluice_size: "SIZE", then its width is 0, or "HEIGHTxWIDTH" */
     SLUICE_PARAM_SIDES,  /* struct sluice_sides: "P", "X/Y" or "LEFT/TOP/RIGHT/BOTTOM", in pixels */
+    SLUICE_PARAM_BUCKETS, /* struct sluice_buckets: "HEIGHTxWIDTH/HEIGHTxWIDTH/..." */
+    SLUICE_PARAM_PIXELS,  /* uint32_t: an area in pixels, 1 to SLUICE_MAX_AREA */
 };
 
 struct sluice_range {
@@ -62,6 +65,13 @@ struct sluice_number {
 /* Pixels at each side of an image, each 0 to SLUICE_MAX_OP_SIZE. */
 struct sluice_sides {
     uint32_t left, top, right, bottom;
+};
+
+/* The sizes that an op fits images to, each once. */
+#define SLUICE_MAX_BUCKETS 64u
+struct sluice_buckets {
+    unsigned num;
+    struct sluice_size sizes[SLUICE_MAX_BUCKETS];
 };
 
 /* Epochs [from, end), not empty. */
@@ -252,7 +262,7 @@ struct sluice_op_type {
     bool is_identity; /* a table that changes nothing */
     bool takes_whole; /* a resample whose `from` is always the whole input */
     bool is_copy;     /* a resample that never resizes: `to` is the size of `from` */
-    /* A copy that may lie partly outside an image that is large enough.  NULL: it does not. */
+    /* Whether a resample pads images that are as large as its result.  NULL: it does not. */
     bool (*has_padding)(const void *params);
     unsigned numerics; /* raise it when the op gives other bytes for the same text, seed and image;
                           0 is not part of the fingerprint */
@@ -264,7 +274,8 @@ struct sluice_op_type {
     const char *(*prepare)(void *params);
 
     /* Draws the record for an image of this size (both sides at least 1).  `rng` belongs to this op
-     * and sample.  NULL for kinds without a record. */
+     * and sample.  The size of a resample's result does not depend on `rng`.  NULL for kinds without
+     * a record. */
     void (*draw)(const void *params, struct sluice_size in, struct sluice_rng *rng,
                  union sluice_drawn *drawn);
 
@@ -316,6 +327,10 @@ struct sluice_op_type {
      * about their number.  Both may be NULL. */
     unsigned (*num_chosen)(const void *params, unsigned num_children);
     const char *(*check_children)(const void *params, unsigned num_children);
+    /* A resample whose result has one of several sizes: returns them and, for an image of size
+     * `in`, which of them it gets.  NULL: other ops. */
+    const struct sluice_buckets *(*bucket_of)(const void *params, struct sluice_size in,
+                                              unsigned *bucket);
     /* Returns the known size of the result for a known size of the input.  NULL: the same size. */
     struct sluice_known_size (*known_size)(const void *params, struct sluice_known_size in);
 };

@@ -241,6 +241,46 @@ static sluice_status parse_sides(struct sluice_spec_text *text, const struct slu
     return status;
 }
 
+static sluice_status parse_buckets(struct sluice_spec_text *text, struct sluice_buckets *buckets,
+                                   struct sluice_err *err)
+{
+    buckets->num = 0;
+    do {
+        const struct sluice_spec_text start = *text;
+        struct sluice_size size;
+        const sluice_status status = parse_sizes(text, &size, err);
+        if (status != SLUICE_OK)
+            return status;
+        if (size.width == 0)
+            return sluice_spec_fail(&start, err, "HEIGHTxWIDTH is wanted here");
+        if (buckets->num == SLUICE_MAX_BUCKETS)
+            return sluice_spec_fail(&start, err, "there are at most %u buckets",
+                                    SLUICE_MAX_BUCKETS);
+        for (unsigned i = 0; i < buckets->num; i++) {
+            if (buckets->sizes[i].width == size.width && buckets->sizes[i].height == size.height)
+                return sluice_spec_fail(&start, err, "the bucket %ux%u is there twice", size.height,
+                                        size.width);
+        }
+        buckets->sizes[buckets->num++] = size;
+    } while (sluice_spec_accept(text, "/"));
+    return SLUICE_OK;
+}
+
+static sluice_status parse_pixels(struct sluice_spec_text *text, uint32_t *pixels,
+                                  struct sluice_err *err)
+{
+    const char *p = text->at;
+    uint64_t value = 0;
+    while (*p >= '0' && *p <= '9' && value <= SLUICE_MAX_AREA)
+        value = value * 10 + (uint64_t)(*p++ - '0');
+    if (value < 1 || value > SLUICE_MAX_AREA)
+        return sluice_spec_fail(text, err, "a number of pixels from 1 to %u is wanted here",
+                                SLUICE_MAX_AREA);
+    text->at = p;
+    *pixels = (uint32_t)value;
+    return SLUICE_OK;
+}
+
 static sluice_status parse_triple(struct sluice_spec_text *text, double triple[3],
                                   struct sluice_err *err)
 {
@@ -302,6 +342,10 @@ static sluice_status parse_value(const struct sluice_op *op, const struct sluice
         return parse_sizes(text, value_of(op, param), err);
     case SLUICE_PARAM_SIDES:
         return parse_sides(text, param, value_of(op, param), err);
+    case SLUICE_PARAM_PIXELS:
+        return parse_pixels(text, value_of(op, param), err);
+    case SLUICE_PARAM_BUCKETS:
+        return parse_buckets(text, value_of(op, param), err);
     }
     assert(!"a kind of parameter");
     return SLUICE_E_INTERNAL;
@@ -333,7 +377,9 @@ static void set_preset(const struct sluice_op *op, const struct sluice_op_param 
     case SLUICE_PARAM_EPOCHS:
     case SLUICE_PARAM_SIZES:
     case SLUICE_PARAM_SIDES:
-        assert(!"a preset of a scale, of epochs, of sizes or of sides");
+    case SLUICE_PARAM_BUCKETS:
+    case SLUICE_PARAM_PIXELS:
+        assert(!"a preset of a scale, of epochs, of sizes, of sides, of buckets or of an area");
     }
 }
 

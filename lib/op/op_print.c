@@ -37,6 +37,7 @@ static void print_value(const struct sluice_op *op, const struct sluice_op_param
     const void *value = (const uint8_t *)op->params + param->offset;
     switch (param->kind) {
     case SLUICE_PARAM_SIZE:
+    case SLUICE_PARAM_PIXELS:
         snprintf(text, room, "%u", *(const uint32_t *)value);
         break;
     case SLUICE_PARAM_NUMBER:
@@ -87,6 +88,14 @@ static void print_value(const struct sluice_op *op, const struct sluice_op_param
             snprintf(text, room, "%u", s->left);
         break;
     }
+    case SLUICE_PARAM_BUCKETS: {
+        const struct sluice_buckets *buckets = value;
+        size_t len = 0;
+        for (unsigned i = 0; i < buckets->num && len < room; i++)
+            len += (size_t)snprintf(text + len, room - len, "%s%ux%u", i > 0 ? "/" : "",
+                                    buckets->sizes[i].height, buckets->sizes[i].width);
+        break;
+    }
     case SLUICE_PARAM_SCALE:
         for (int c = 0; c < 3; c++) {
             sluice_print_number(((const struct sluice_scale *)value)->mean[c], numbers[c], 32);
@@ -127,7 +136,7 @@ void sluice_op_print(const struct sluice_op *op, char *text, size_t room)
     size_t len = 0;
     text[0] = '\0';
     for (size_t i = 0; params && params[i].name; i++) {
-        char value[200];
+        char value[SLUICE_MAX_BUCKETS * 10 + 1]; /* "8192x8192/" */
         if (params[i].is_quiet && is_preset(op, &params[i]))
             continue;
         print_value(op, &params[i], value, sizeof(value));

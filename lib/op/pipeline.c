@@ -109,14 +109,21 @@ uint64_t sluice_known_size_pixels(struct sluice_known_size known, uint32_t width
         size = (struct sluice_size){known.width, known.height};
     else if (known.shorter || known.longer)
         size = sluice_size_with_sides(known.shorter, known.longer, size);
-    return ((uint64_t)size.width + known.padding.width) *
-           ((uint64_t)size.height + known.padding.height);
+    const uint64_t pixels = ((uint64_t)size.width + known.padding.width) *
+                            ((uint64_t)size.height + known.padding.height);
+    if (known.max_pixels == 0)
+        return pixels;
+    return pixels < known.min_pixels   ? known.min_pixels
+           : pixels > known.max_pixels ? known.max_pixels
+                                       : pixels;
 }
 
 bool sluice_known_size_allows(struct sluice_known_size known, uint32_t width, uint32_t height)
 {
     if (known.width)
         return width == known.width && height == known.height;
+    if (known.is_rounded)
+        return true;
     if (width <= known.padding.width || height <= known.padding.height)
         return false;
     width -= known.padding.width;

@@ -101,6 +101,29 @@ struct sluice_size sluice_pipeline_view_size(const struct sluice_pipeline *pipel
 size_t sluice_pipeline_output_bytes(const struct sluice_pipeline *pipeline);
 size_t sluice_pipeline_u8_bytes(const struct sluice_pipeline *pipeline);
 
+/* The size at a split of an image with these decoded sides (upright, if the pipeline turns images),
+ * both at least 1. */
+struct sluice_size sluice_pipeline_size_at(const struct sluice_pipeline *pipeline, unsigned split,
+                                           uint32_t width, uint32_t height);
+
+/* The size at the u8 split of what the sample becomes, of a pipeline with one view; the sample
+ * stands anywhere, and rows of a JPEG are opened.  SLUICE_E_CORRUPT or SLUICE_E_UNSUPPORTED: the
+ * file's header is bad. */
+SLUICE_MUST_USE sluice_status sluice_pipeline_result_size(const struct sluice_pipeline *pipeline,
+                                                          const struct sluice_sample *sample,
+                                                          struct sluice_size *size,
+                                                          struct sluice_err *err);
+
+/* Aspect buckets: the sizes that images may end as if the pipeline has fit_bucket with several
+ * sizes and no op after it gives all images one size; else 0.  At most SLUICE_MAX_BUCKETS (op.h).
+ * sluice_pipeline_bucket_size() is at the u8 split; sluice_pipeline_bucket_of() takes decoded
+ * sides, as sluice_pipeline_size_at() does. */
+unsigned sluice_pipeline_num_buckets(const struct sluice_pipeline *pipeline);
+struct sluice_size sluice_pipeline_bucket_size(const struct sluice_pipeline *pipeline,
+                                               unsigned bucket);
+unsigned sluice_pipeline_bucket_of(const struct sluice_pipeline *pipeline, uint32_t width,
+                                   uint32_t height);
+
 /* Whether images are turned upright by their EXIF orientation.  If so, only the file shows which
  * pixels a crop needs, and a dataset's list may have the sizes before the turn. */
 bool sluice_pipeline_is_upright(const struct sluice_pipeline *pipeline);
@@ -108,9 +131,10 @@ bool sluice_pipeline_is_upright(const struct sluice_pipeline *pipeline);
 /* The size of an image at a split, as far as it is known without the image. */
 struct sluice_known_size sluice_pipeline_known_size(const struct sluice_pipeline *pipeline,
                                                     unsigned split);
-/* Pixels of that image; width and height are the decoded image's, at least 1. */
+/* Pixels of that image, about as many if the size is rounded; width and height are the decoded
+ * image's, at least 1. */
 uint64_t sluice_known_size_pixels(struct sluice_known_size known, uint32_t width, uint32_t height);
-/* Whether some decoded image becomes one of this size, at least 1. */
+/* Whether some decoded image becomes one of this size, at least 1.  True if the size is rounded. */
 bool sluice_known_size_allows(struct sluice_known_size known, uint32_t width, uint32_t height);
 
 /* to_tensor and normalize as one lookup: table[channel][u8 value] is the result of the pipeline's
@@ -153,8 +177,8 @@ SLUICE_MUST_USE sluice_status sluice_pipeline_run(const struct sluice_pipeline *
                                                   struct sluice_err *err);
 
 /* Runs all remaining ops and writes the final tensor to `out` (aligned for floats), which saves a
- * copy into batch memory.  `out_len` must equal sluice_pipeline_output_bytes(); a pipeline where
- * that is 0 is SLUICE_E_INVALID.  On success the sample is cleared; on failure it stands after a
+ * copy into batch memory.  `out_len` must equal sluice_pipeline_output_bytes(); where that is 0,
+ * the bytes of sluice_pipeline_result_size(), else SLUICE_E_INVALID.  On success the sample is cleared; on failure it stands after a
  * whole op, as with run(), and the contents of `out` are undefined. */
 SLUICE_MUST_USE sluice_status sluice_pipeline_finish(const struct sluice_pipeline *pipeline,
                                                      struct sluice_scratch *scratch,

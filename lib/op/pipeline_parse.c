@@ -177,7 +177,7 @@ static void append(struct spec *spec, const char *text)
 
 static void write_op(struct spec *spec, const struct sluice_op *op)
 {
-    char values[256], modifiers[96];
+    char values[1024], modifiers[96];
     sluice_op_print(op, values, sizeof(values));
     sluice_op_print_modifiers(op, modifiers, sizeof(modifiers));
     append(spec, op->type->name);
@@ -259,7 +259,7 @@ static void init_lookup(struct sluice_lookup *lookup, const sluice_pipeline_tabl
 static bool can_join(const struct sluice_pipeline *pipeline, unsigned op)
 {
     const struct sluice_op_type *type = pipeline->ops[op].type;
-    if (op + 1 >= pipeline->u8_split || !type->takes_whole || type->is_copy ||
+    if (op + 1 >= pipeline->u8_split || !type->takes_whole || type->is_copy || type->has_padding ||
         !pipeline->ops[op + 1].type->is_copy)
         return false;
     const struct sluice_op *crop = &pipeline->ops[op + 1];

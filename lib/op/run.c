@@ -354,17 +354,32 @@ sluice_status sluice_pipeline_run(const struct sluice_pipeline *pipeline,
     return status;
 }
 
+/* Whether what the sample becomes fills `out_len` bytes.  Where sizes follow from the image it is
+ * asked of the file's header, and again of what was decoded. */
+static sluice_status check_room(const struct sluice_pipeline *pipeline,
+                                const struct sluice_sample *sample, size_t out_len,
+                                size_t pixel_bytes, struct sluice_err *err)
+{
+    struct sluice_size size;
+    if (sluice_pipeline_u8_bytes(pipeline) > 0)
+        return SLUICE_OK;
+    const sluice_status status = sluice_pipeline_result_size(pipeline, sample, &size, err);
+    if (status == SLUICE_OK && out_len != (size_t)size.width * size.height * pixel_bytes)
+        return sluice_fail(err, SLUICE_E_INVALID, "output of %zu bytes, not of %u x %u pixels",
+                           out_len, size.width, size.height);
+    return status;
+}
+
 static sluice_status prepare(const struct sluice_pipeline *pipeline, struct sluice_scratch *scratch,
                              struct sluice_sample *sample, size_t out_len, size_t want,
-                             struct sluice_err *err)
+                             size_t pixel_bytes, struct sluice_err *err)
 {
-    if (want == 0)
-        return sluice_fail(err, SLUICE_E_INVALID,
-                           "a pipeline without a crop has no fixed output size");
-    if (out_len != want)
+    if (want > 0 && out_len != want)
         return sluice_fail(err, SLUICE_E_INVALID, "output of %zu bytes, not %zu", out_len, want);
     sluice_status status = sluice_pipeline_check_sample(pipeline, sample, scratch->max_pixels, err);
-    return status ? status : sluice_sample_open(pipeline, scratch, sample, err);
+    if (status == SLUICE_OK)
+        status = sluice_sample_open(pipeline, scratch, sample, err);
+    return status ? status : check_room(pipeline, sample, out_len, pixel_bytes, err);
 }
 
 /* Runs a file or u8 sample to the u8 split; the last op that changes pixels writes to `out`. */
@@ -377,8 +392,10 @@ static sluice_status finish_pixels(const struct sluice_pipeline *pipeline,
         const struct sluice_stage stage = next_stage(pipeline, scratch, sample, end);
         const bool is_last = stage.next > sluice_first_op(pipeline) && !stage.is_nothing &&
                              is_last_change(pipeline, &sample->key, stage.next, end);
-        const sluice_status status =
+        sluice_status status =
             run_stage(pipeline, scratch, sample, &stage, is_last ? out : NULL, err);
+        if (status == SLUICE_OK && !is_last)
+            status = check_room(pipeline, sample, out_len, 3, err);
         if (status || is_last)
             return status;
     }
@@ -393,7 +410,7 @@ sluice_status sluice_pipeline_finish_u8(const struct sluice_pipeline *pipeline,
                                         struct sluice_err *err)
 {
     sluice_status status =
-        prepare(pipeline, scratch, sample, out_len, sluice_pipeline_u8_bytes(pipeline), err);
+        prepare(pipeline, scratch, sample, out_len, sluice_pipeline_u8_bytes(pipeline), 3, err);
     if (status)
         return status;
     if (sample->kind == SLUICE_KIND_F32) {
@@ -436,8 +453,8 @@ sluice_status sluice_pipeline_finish(const struct sluice_pipeline *pipeline,
     const unsigned num_ops = pipeline->num_ops;
     if (pipeline->u8_split == num_ops)
         return sluice_pipeline_finish_u8(pipeline, scratch, sample, out, out_len, err);
-    sluice_status status =
-        prepare(pipeline, scratch, sample, out_len, sluice_pipeline_output_bytes(pipeline), err);
+    sluice_status status = prepare(pipeline, scratch, sample, out_len,
+                                   sluice_pipeline_output_bytes(pipeline), 3 * sizeof(float), err);
     if (status)
         return status;
     if (sample->ops_done == num_ops) {
@@ -445,6 +462,8 @@ sluice_status sluice_pipeline_finish(const struct sluice_pipeline *pipeline,
     } else {
         bool flip = false;
         status = run_to_tail(pipeline, scratch, sample, &flip, err);
+        if (status == SLUICE_OK)
+            status = check_room(pipeline, sample, out_len, 3 * sizeof(float), err);
         if (status)
             return status;
         const uint64_t started_ns = scratch->measure_ops ? sluice_thread_cpu_ns() : 0;

@@ -27,11 +27,15 @@ void sluice_sample_advance(struct sluice_sample *sample, unsigned ops_done, enum
     sample->coding = NULL;
 }
 
+static bool has_side_over_limit(struct sluice_size size)
+{
+    return size.width > SLUICE_MAX_IMAGE_SIDE || size.height > SLUICE_MAX_IMAGE_SIDE;
+}
+
 static sluice_status check_result(const struct sluice_op *op, const struct sluice_scratch *scratch,
                                   struct sluice_size size, struct sluice_err *err)
 {
-    if (size.width > SLUICE_MAX_IMAGE_SIDE || size.height > SLUICE_MAX_IMAGE_SIDE ||
-        (uint64_t)size.width * size.height > scratch->max_pixels)
+    if (has_side_over_limit(size) || (uint64_t)size.width * size.height > scratch->max_pixels)
         return sluice_fail(err, SLUICE_E_UNSUPPORTED,
                            "%s would give %u x %u pixels, over the limit", op->type->name,
                            size.width, size.height);
@@ -110,8 +114,8 @@ static struct drawn_stage draw_stage(const struct sluice_pipeline *pipeline, uns
     return drawn;
 }
 
-/* Whether each result of the ops [op, end) keeps within the limits; the error names the first that
- * does not. */
+/* Whether each result of the ops [op, end) keeps within the limits, and the size to which they
+ * resize; the error names the first that does not. */
 static sluice_status check_drawn(const struct sluice_pipeline *pipeline, unsigned op, unsigned end,
                                  const struct drawn_stage *drawn,
                                  const struct sluice_scratch *scratch, struct sluice_err *err)
@@ -119,6 +123,11 @@ static sluice_status check_drawn(const struct sluice_pipeline *pipeline, unsigne
     sluice_status status = SLUICE_OK;
     for (unsigned i = op; status == SLUICE_OK && i < end; i++)
         status = check_result(&pipeline->ops[i], scratch, drawn->made[i - op], err);
+    const struct sluice_size to = drawn->joined.to;
+    if (status == SLUICE_OK && has_side_over_limit(to))
+        return sluice_fail(err, SLUICE_E_UNSUPPORTED,
+                           "%s would resize to %u x %u pixels, over the limit",
+                           pipeline->ops[op].type->name, to.width, to.height);
     return status;
 }
 
@@ -140,6 +149,12 @@ static bool keeps_all(const struct sluice_resample *resample)
            resample->keep.height == resample->to.height;
 }
 
+static bool is_padded(const struct sluice_resample *resample)
+{
+    return resample->keep.width != resample->out.width ||
+           resample->keep.height != resample->out.height;
+}
+
 /* The box of its input whose pixels a resample reads. */
 static struct sluice_box input_of(const struct sluice_resample *resample)
 {
@@ -152,11 +167,6 @@ static struct sluice_box input_of(const struct sluice_resample *resample)
         box.top += resample->from.top;
     }
     return box;
-}
-
-static bool has_side_over_limit(struct sluice_size size)
-{
-    return size.width > SLUICE_MAX_IMAGE_SIDE || size.height > SLUICE_MAX_IMAGE_SIDE;
 }
 
 bool sluice_file_crop_box(const struct sluice_pipeline *pipeline, const struct sluice_draw_key *key,
@@ -339,14 +349,37 @@ static void place(const struct sluice_resample *resample, const struct sluice_im
 {
     const struct sluice_size size = resample->out;
     const size_t out_stride = (size_t)size.width * 3;
-    const bool is_padded = view->width < size.width || view->height < size.height;
     const bool is_constant = resample->padding.mode == SLUICE_PADDING_CONSTANT;
-    if (is_padded && is_constant)
+    if (is_padded(resample) && is_constant)
         fill(out, (size_t)size.width * size.height, resample->padding.color);
     const uint32_t left = flip ? size.width - resample->left - view->width : resample->left;
     sluice_copy_rgb(view, flip, out + resample->top * out_stride + (size_t)left * 3, out_stride);
-    if (is_padded && !is_constant)
+    if (is_padded(resample) && !is_constant)
         pad(resample, flip, out);
+}
+
+/* Resizes the view into memory of its own, and then places it. */
+static sluice_status letterbox(const struct sluice_resample *resample,
+                               const struct sluice_resize_part *part,
+                               struct sluice_scratch *scratch, const struct sluice_image_view *view,
+                               bool flip, uint8_t *out, struct sluice_err *err)
+{
+    const struct sluice_box keep = resample->keep;
+    struct sluice_buf *resized = NULL;
+    sluice_status status =
+        sluice_buf_create(scratch->pool, (size_t)keep.width * keep.height * 3, &resized, err);
+    if (status)
+        return status;
+    status = sluice_resize_rgb_part(scratch->resizer, part, view, false, resized->data, err);
+    if (status == SLUICE_OK) {
+        const struct sluice_image_view fitted = {.pixels = resized->data,
+                                                 .stride = (size_t)keep.width * 3,
+                                                 .width = keep.width,
+                                                 .height = keep.height};
+        place(resample, &fitted, flip, out);
+    }
+    sluice_buf_unref(resized);
+    return status;
 }
 
 /* Resamples the view, which is input_of(resample). */
@@ -361,6 +394,8 @@ static sluice_status apply(const struct sluice_resample *resample, bool is_copy,
     }
     struct sluice_resize_part part = part_of(resample);
     part.is_pillow13 = numerics == SLUICE_NUMERICS_PILLOW13;
+    if (is_padded(resample))
+        return letterbox(resample, &part, scratch, view, flip, out, err);
     if (keeps_all(resample) && part.filter == SLUICE_RESIZE_BILINEAR && !part.is_pillow13)
         return sluice_resize_rgb(scratch->resizer, view, resample->to.width, resample->to.height,
                                  flip, out, err);
@@ -489,9 +524,7 @@ bool sluice_pipeline_kernel_work(const struct sluice_pipeline *pipeline,
     if (check_drawn(pipeline, first, end, &drawn, scratch, NULL) != SLUICE_OK)
         return false;
     const struct sluice_box of_image = input_of(&resample);
-    const bool is_padded =
-        resample.keep.width != resample.out.width || resample.keep.height != resample.out.height;
-    if (!is_within(&of_image, &window) || is_padded)
+    if (!is_within(&of_image, &window) || is_padded(&resample))
         return false;
     work->part = part_of(&resample);
     work->box = (struct sluice_box){of_image.left - window.left, of_image.top - window.top,

@@ -1,6 +1,7 @@
 #ifndef SLUICE_OP_SAMPLE_H
 #define SLUICE_OP_SAMPLE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Samples, and the kinds of their data and of the ops that change it.  op/pipeline.h explains
@@ -89,6 +90,11 @@ struct sluice_known_size {
     struct {
         uint32_t width, height;
     } padding; /* added to that size */
+    /* The size follows from that one by a rule of another kind: sides are rounded to multiples, or
+     * the image is fitted to one of several sizes.  With max_pixels > 0 it has about as many pixels
+     * as the decoded image, within these limits. */
+    bool is_rounded;
+    uint64_t min_pixels, max_pixels;
 };
 
 #endif

@@ -109,12 +109,65 @@ def resize(image, size, filter="bilinear", side="shorter", max=None):
     return resized(image, (shorter, longer) if image.width <= image.height else (longer, shorter), filter)
 
 
+def smart_resize(image, factor, min_pixels, max_pixels, filter="bicubic"):
+    """qwen_vl_utils.vision_process.smart_resize, without its limit of 200:1."""
+    width, height = image.size
+    h_bar = max(factor, round(height / factor) * factor)
+    w_bar = max(factor, round(width / factor) * factor)
+    if h_bar * w_bar > max_pixels:
+        beta = math.sqrt((height * width) / max_pixels)
+        h_bar = max(factor, math.floor(height / beta / factor) * factor)
+        w_bar = max(factor, math.floor(width / beta / factor) * factor)
+    elif h_bar * w_bar < min_pixels:
+        beta = math.sqrt(min_pixels / (height * width))
+        h_bar = math.ceil(height * beta / factor) * factor
+        w_bar = math.ceil(width * beta / factor) * factor
+    return resized(image, (w_bar, h_bar), filter)
+
+
+def letterbox(image, size, fill="0", filter="bilinear"):
+    """ImageOps.pad; sides that it rounds to 0 pixels are 1."""
+    height, width = (int(n) for n in (str(size).split("x") * 2)[:2])
+    color = [int(v) for v in fill.split("/")]
+    color = tuple(color * (3 // len(color)))
+    ratio = image.width / image.height
+    if ratio != width / height and min(round(image.height / image.width * width), round(ratio * height)) == 0:
+        fitted = resized(image, (width, 1) if ratio > 1 else (1, height), filter)
+        whole = Image.new("RGB", (width, height), color)
+        whole.paste(fitted, (0, round((height - 1) * 0.5)) if ratio > 1 else (round((width - 1) * 0.5), 0))
+        return whole
+    return ImageOps.pad(image, (width, height), FILTERS[filter], color)
+
+
+def pad_to_multiple(image, multiple, fill="0"):
+    width, height = (math.ceil(side / multiple) * multiple for side in image.size)
+    return pad(image, f"0/0/{width - image.width}/{height - image.height}", fill=fill)
+
+
+def fit_bucket(image, sizes, filter="bilinear", place=None, is_pillow13=False):
+    """diffusers' find_nearest_bucket, torchvision's Resize to cover the bucket, and its CenterCrop or a crop at `place`."""
+    buckets = [tuple(int(n) for n in size.split("x")) for size in sizes.split("/")]
+    least = float("inf")
+    for h, w in buckets:
+        metric = abs(image.height * w - image.width * h)
+        if metric <= least:
+            least, height, width = metric, h, w
+    if image.width * height > image.height * width:
+        size = (int(height * image.width / image.height), height)
+    else:
+        size = (width, int(width * image.height / image.width))
+    left, top = place or (round((size[0] - width) / 2.0), round((size[1] - height) / 2.0))
+    return resized(image, size, filter, is_pillow13).crop((left, top, left + width, top + height))
+
+
 WARPS = [{"filter": f, "fill": v} for f, v in (("nearest", "0"), ("bilinear", "128"), ("bicubic", "124/116/104"))]
 
 
 def with_warps(values, *more):
     return [(*value, {**rest, **warp}) for value in values for rest in (more or ({},)) for warp in WARPS]
 
+
+BUCKETS = "40x40/16x64/64x16/20x20/48x33/33x48/1x90/44x37"
 
 # A reference for each op: of an image and the values of its text.
 OPS = {
@@ -140,6 +193,14 @@ OPS = {
                [(side, {"max": most}) for side, most in ((1, 2), (20, 21), (31, 40), (64, 100), (64, 8192))]),
     "pad": (pad, [(sides, {"mode": mode}) for sides in ("0", "4", "3/8", "1/2/3/4", "0/99/120/0")
                   for mode in ("constant", "edge", "reflect", "symmetric")] + [("2/0/5/1", {"fill": "7/88/199"})]),
+    "fit_bucket": (fit_bucket, [(sizes, {"filter": name}) for sizes in ("32x32", "20x30/30x20", BUCKETS) for name in FILTERS]),
+    "letterbox": (letterbox, [(size, {"filter": name}) for size in (1, 20, 64, "31x64", "64x31", "3x90") for name in FILTERS] +
+                  [(size, {"fill": "7/88/199"}) for size in (40, "90x20")]),
+    "pad_to_multiple": (pad_to_multiple, [(n,) for n in (1, 2, 7, 32, 100)] + [(16, {"fill": "7/88/199"})]),
+    "smart_resize": (smart_resize, [(factor, {"min_pixels": low, "max_pixels": high}) for factor, low, high in
+                                    ((28, 3136, 1003520), (28, 784, 3000), (7, 49, 2000), (1, 1, 900), (4, 5000, 5000),
+                                     (32, 65536, 65536))] +
+                     [(14, {"min_pixels": 900, "max_pixels": 9000, "filter": name}) for name in FILTERS]),
     "identity": (lambda image: image, [()]),
     "shear_x": (lambda image, f, **rest: warped(image, (1, f, 0, 0, 1, 0), **rest),
                 with_warps([(f,) for f in (0, 0.3, -0.21, 2.5)])),
@@ -208,7 +269,8 @@ PADDED = [f"random_crop={side}:padding={around}:mode={mode},hflip" for side, aro
                                                            "pad=9:mode=reflect,random_crop=20:padding=3,pad=3/2:mode=edge",
                                                            "random_resized_crop=20x33:filter=bicubic,center_crop=31x17,random_crop=9x40:padding=2",
                                                            "resize=40x70:filter=random,center_crop=30x60"]
-CROPS = [f"random_resized_crop={side}:scale=0.01-1:ratio=1/4-4:filter={name},hflip" for side in (9, 31, 70) for name in FILTERS]
+CROPS = [f"fit_bucket={BUCKETS}:crop=random:filter={name},hflip" for name in FILTERS]
+CROPS += [f"random_resized_crop={side}:scale=0.01-1:ratio=1/4-4:filter={name},hflip" for side in (9, 31, 70) for name in FILTERS]
 MIXED = [f"augmix={severity}:filter={name}:fill=9/99/200,hflip" for severity in (1, 3, 10) for name in ("nearest", "bilinear")]
 MIXED += ["random_resized_crop=40,invert:p=0.5,augmix=10:width=8:depth=5:filter=random,augmix=5:all_ops=0:alpha=0.1:p=0.5"] * 3
 BY_VALUE = {name: OPS[name][0] for name in ("solarize", "solarize_add", "posterize", "brightness", "contrast", "color",
@@ -236,6 +298,9 @@ def replay(image, ops, is_pillow13):
             whole = Image.new("RGB", op["size"], tuple(op.get("fill", (0, 0, 0))))
             whole.paste(image.crop((box["left"], box["top"], box["left"] + box["width"], box["top"] + box["height"])), (x, y))
             image = whole
+        elif name == "fit_bucket":
+            place = op["keep"]["left"], op["keep"]["top"]
+            image = fit_bucket(image, BUCKETS, op["filter"], place, is_pillow13)
         elif "from" in op:
             box = op["from"]
             left, top = box["left"], box["top"]

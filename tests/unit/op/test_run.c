@@ -66,7 +66,13 @@ TEST(finish_wants_the_exact_output_size)
     CU_ASSERT_EQUAL(sluice_pipeline_finish_u8(open_ended, scratch, &sample, out, 0, NULL),
                     SLUICE_E_INVALID);
     CU_ASSERT_PTR_EQUAL(sample.data, file);
-    sluice_sample_clear(&sample);
+    uint8_t *own = malloc(40 * 30 * 3);
+    CU_ASSERT_EQUAL(
+        sluice_pipeline_finish_u8(open_ended, scratch, &sample, own, 40 * 30 * 3 - 3, NULL),
+        SLUICE_E_INVALID);
+    CU_ASSERT_EQUAL(sluice_pipeline_finish_u8(open_ended, scratch, &sample, own, 40 * 30 * 3, NULL),
+                    SLUICE_OK);
+    free(own);
     sluice_buf_unref(file);
     sluice_scratch_destroy(scratch);
     sluice_pipeline_destroy(open_ended);

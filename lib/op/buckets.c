@@ -1,0 +1,92 @@
+/* Sizes of images along a pipeline, and the aspect buckets that they end in. */
+
+#include "image/orientation.h"
+#include "op/geometry.h"
+#include "op/pipeline_private.h"
+
+#include <assert.h>
+
+/* The size at split `to` of an image that has `size` at split `from`. */
+static struct sluice_size walk(const struct sluice_pipeline *pipeline, unsigned from, unsigned to,
+                               struct sluice_size size)
+{
+    const struct sluice_draw_key any = {0}; /* sizes do not depend on draws */
+    for (unsigned i = from; i < to; i++) {
+        union sluice_drawn drawn;
+        if (pipeline->ops[i].type->kind != SLUICE_OP_RESAMPLE)
+            continue;
+        sluice_op_draw(&pipeline->ops[i], &any, size, &drawn);
+        size = drawn.resample.out;
+    }
+    return size;
+}
+
+struct sluice_size sluice_pipeline_size_at(const struct sluice_pipeline *pipeline, unsigned split,
+                                           uint32_t width, uint32_t height)
+{
+    assert(width > 0 && height > 0 && split <= pipeline->num_ops);
+    return walk(pipeline, 0, split, (struct sluice_size){width, height});
+}
+
+sluice_status sluice_pipeline_result_size(const struct sluice_pipeline *pipeline,
+                                          const struct sluice_sample *sample,
+                                          struct sluice_size *size, struct sluice_err *err)
+{
+    struct sluice_size now = {sample->width, sample->height};
+    if (sample->ops_done == 0) {
+        struct sluice_file_image image;
+        const sluice_status status = sluice_file_image_read(pipeline, sample, &image, err);
+        if (status != SLUICE_OK)
+            return status;
+        const bool is_turned = sluice_orientation_swaps(image.orientation);
+        now.width = is_turned ? image.height : image.width;
+        now.height = is_turned ? image.width : image.height;
+    }
+    *size = walk(pipeline, sample->ops_done, pipeline->u8_split, now);
+    return SLUICE_OK;
+}
+
+/* The last op that fits images to buckets; num_ops: none. */
+static unsigned fitting_op(const struct sluice_pipeline *pipeline)
+{
+    unsigned op = pipeline->u8_split;
+    while (op > 0 && !pipeline->ops[op - 1].type->bucket_of)
+        op--;
+    return op > 0 ? op - 1 : pipeline->num_ops;
+}
+
+static const struct sluice_buckets *buckets_at(const struct sluice_pipeline *pipeline, unsigned op,
+                                               struct sluice_size size, unsigned *bucket)
+{
+    return pipeline->ops[op].type->bucket_of(pipeline->ops[op].params, size, bucket);
+}
+
+unsigned sluice_pipeline_num_buckets(const struct sluice_pipeline *pipeline)
+{
+    const unsigned op = fitting_op(pipeline);
+    unsigned bucket;
+    if (op == pipeline->num_ops || sluice_pipeline_u8_bytes(pipeline) > 0)
+        return 0;
+    return buckets_at(pipeline, op, (struct sluice_size){1, 1}, &bucket)->num;
+}
+
+struct sluice_size sluice_pipeline_bucket_size(const struct sluice_pipeline *pipeline,
+                                               unsigned bucket)
+{
+    const unsigned op = fitting_op(pipeline);
+    unsigned any;
+    assert(bucket < sluice_pipeline_num_buckets(pipeline));
+    const struct sluice_buckets *buckets =
+        buckets_at(pipeline, op, (struct sluice_size){1, 1}, &any);
+    return walk(pipeline, op + 1, pipeline->u8_split, buckets->sizes[bucket]);
+}
+
+unsigned sluice_pipeline_bucket_of(const struct sluice_pipeline *pipeline, uint32_t width,
+                                   uint32_t height)
+{
+    const unsigned op = fitting_op(pipeline);
+    unsigned bucket = 0;
+    assert(op < pipeline->num_ops);
+    (void)buckets_at(pipeline, op, sluice_pipeline_size_at(pipeline, op, width, height), &bucket);
+    return bucket;
+}
