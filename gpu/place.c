@@ -198,9 +198,8 @@ sluice_status sluice_gpu_place_create(const struct sluice_gpu_place_options *opt
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a GPU's place");
     pthread_mutex_init(&place->lock, NULL);
     place->max_rows = options->max_rows;
-    place->row_bytes = (size_t)row_bytes;
     place->most_row_bytes =
-        options->most_row_bytes > place->row_bytes ? options->most_row_bytes : place->row_bytes;
+        options->most_row_bytes > row_bytes ? options->most_row_bytes : (size_t)row_bytes;
     place->block_bytes =
         round_up(place->max_rows * (uint64_t)place->most_row_bytes, ROWS_ALIGNMENT);
     place->num_blocks = options->num_blocks;
@@ -245,12 +244,6 @@ void sluice_gpu_place_destroy(struct sluice_gpu_place *place)
     free(place->blocks);
     pthread_mutex_destroy(&place->lock);
     free(place);
-}
-
-void sluice_gpu_place_set_row_bytes(struct sluice_gpu_place *place, size_t row_bytes)
-{
-    assert(row_bytes > 0 && row_bytes <= place->most_row_bytes);
-    place->row_bytes = row_bytes;
 }
 
 int sluice_gpu_place_device(const struct sluice_gpu_place *place)
@@ -440,34 +433,33 @@ static sluice_status flush_uploads(struct sluice_gpu_lane *lane, struct sluice_e
     const struct sluice_gpu_run run = lane->uploads;
     if (!run.pixels)
         return SLUICE_OK;
-    const size_t row_bytes = lane->place->row_bytes, bytes = run.num_rows * row_bytes;
     lane->uploads.pixels = NULL;
-    lane->work.upload_bytes += bytes;
+    lane->work.upload_bytes += run.bytes;
     const sluice_status status = follow(lane, err);
-    return status == SLUICE_OK
-               ? ops_of(lane)->upload(lane->engine, lane->block->rows + run.row * row_bytes,
-                                      run.pixels, bytes, err)
-               : status;
+    return status == SLUICE_OK ? ops_of(lane)->upload(lane->engine, lane->block->rows + run.at,
+                                                      run.pixels, run.bytes, err)
+                               : status;
 }
 
-sluice_status sluice_gpu_lane_upload(struct sluice_gpu_lane *lane, uint32_t row,
-                                     const uint8_t *pixels, struct sluice_err *err)
+sluice_status sluice_gpu_lane_upload(struct sluice_gpu_lane *lane, uint64_t at,
+                                     const uint8_t *pixels, size_t bytes, struct sluice_err *err)
 {
     const struct sluice_gpu_place *place = lane->place;
     struct sluice_gpu_run *run = &lane->uploads;
-    if (row >= place->max_rows)
-        return sluice_fail(err, SLUICE_E_INVALID, "row %u of a batch of %u", row, place->max_rows);
+    const uint64_t room = place->max_rows * (uint64_t)place->most_row_bytes;
+    if (at > room || bytes > room - at)
+        return sluice_fail(err, SLUICE_E_INVALID, "%zu bytes at %llu of a batch of %llu", bytes,
+                           (unsigned long long)at, (unsigned long long)room);
     lane->is_begun = true;
-    if (run->pixels && row == run->row + run->num_rows &&
-        pixels == run->pixels + run->num_rows * place->row_bytes) {
-        run->num_rows++;
+    if (run->pixels && at == run->at + run->bytes && pixels == run->pixels + run->bytes) {
+        run->bytes += bytes;
         return SLUICE_OK;
     }
     const struct sluice_gpu_scope scope = place_enter(place);
     const sluice_status status = flush_uploads(lane, err);
     place_leave(place, scope);
     if (status == SLUICE_OK)
-        *run = (struct sluice_gpu_run){pixels, row, 1};
+        *run = (struct sluice_gpu_run){pixels, at, bytes};
     return status;
 }
 

@@ -23,7 +23,7 @@
  *
  *     sluice_gpu_lane_begin(lane, block, staging);
  *     for each row: sluice_gpu_lane_decode(lane, &sample, row, &err)
- *                or sluice_gpu_lane_upload(lane, row, pixels, &err);
+ *                or sluice_gpu_lane_upload(lane, at, pixels, bytes, &err);
  *     sluice_gpu_lane_finish(lane, labels, statuses, hashes, &times, &err);    waits for the rows
  *     for each row with a fault: sluice_gpu_lane_upload() of the CPU's row, then finish again
  *
@@ -67,10 +67,6 @@ sluice_gpu_place_create(const struct sluice_gpu_place_options *options,
 /* Call it once all lanes are idle and all blocks are given back.  NULL is allowed. */
 void sluice_gpu_place_destroy(struct sluice_gpu_place *place);
 
-/* Sets the size of a row for later batches: at most most_row_bytes, initially that of the views, the
- * only size that can be decoded.  Call it while all lanes are idle. */
-void sluice_gpu_place_set_row_bytes(struct sluice_gpu_place *place, size_t row_bytes);
-
 int sluice_gpu_place_device(const struct sluice_gpu_place *place);     /* -1: is_host */
 uint64_t sluice_gpu_place_bytes(const struct sluice_gpu_place *place); /* of the device's memory */
 /* Bytes of the host's memory that are page-locked now. */
@@ -95,7 +91,8 @@ void sluice_gpu_host_free(struct sluice_gpu_place *place, void *memory, size_t b
 
 /* NULL: all are in use. */
 struct sluice_gpu_block *sluice_gpu_place_take(struct sluice_gpu_place *place);
-/* max_rows rows on the device, u8, 256-byte aligned. */
+/* max_rows x most_row_bytes on the device, u8, 256-byte aligned; decoded rows follow each other
+ * without gaps. */
 uint8_t *sluice_gpu_block_rows(const struct sluice_gpu_block *block);
 /* Gives a block back.  Nothing reads or writes it any more. */
 void sluice_gpu_block_give(struct sluice_gpu_block *block);
@@ -152,10 +149,12 @@ SLUICE_MUST_USE sluice_status sluice_gpu_lane_decode(struct sluice_gpu_lane *lan
                                                      const struct sluice_gpu_prepared *sample,
                                                      uint32_t row, struct sluice_err *err);
 
-/* Adds a finished row.  Borrows `pixels` (the bytes of a row) until finish, even if that fails, or
- * drop.  Adjacent rows from adjacent pixels are copied at once. */
-SLUICE_MUST_USE sluice_status sluice_gpu_lane_upload(struct sluice_gpu_lane *lane, uint32_t row,
-                                                     const uint8_t *pixels, struct sluice_err *err);
+/* Adds finished pixels, a row or a part of one, at byte `at` of the block.  Borrows them until
+ * finish, even if that fails, or drop.  Neighbours that follow each other are copied at once.
+ * SLUICE_E_INVALID: the block ends before; the batch can go on. */
+SLUICE_MUST_USE sluice_status sluice_gpu_lane_upload(struct sluice_gpu_lane *lane, uint64_t at,
+                                                     const uint8_t *pixels, size_t bytes,
+                                                     struct sluice_err *err);
 
 struct sluice_gpu_work {
     uint32_t decoded;      /* samples, without a fault */

@@ -8,10 +8,11 @@
 /* Private to place.c (the place, its blocks and lanes) and place_memory.c (the host's memory, to
  * which workers write samples). */
 
-/* A run of rows that are adjacent in the block and in the host's memory. */
+/* Uploads that are adjacent in the block and in the host's memory. */
 struct sluice_gpu_run {
     const uint8_t *pixels; /* NULL: none */
-    uint32_t row, num_rows;
+    uint64_t at;           /* in the block */
+    size_t bytes;
 };
 
 struct sluice_gpu_lane {
@@ -40,7 +41,7 @@ struct sluice_gpu_place {
     struct sluice_gpu_limits limits; /* of a lane */
     struct sluice_gpu_sizes capacity;
     uint32_t max_rows;
-    size_t row_bytes, most_row_bytes;
+    size_t most_row_bytes;
     uint64_t block_bytes, bytes;
     unsigned num_blocks, num_lanes, num_stagings;
     uint8_t *memory; /* of all blocks */

@@ -83,6 +83,7 @@ static void describe(struct sluice_loader *loader)
     for (int i = SLUICE_TRAIN; i <= SLUICE_VAL; i++) {
         struct part *part = loader_part(loader, (enum sluice_part)i);
         part->format = row_format_of(part->pipeline);
+        part->layout = sluice_row_layout_of(part->pipeline);
         info->num_samples[i] = part->num_ids;
         info->pipeline_fingerprint[i] = sluice_pipeline_fingerprint(part->pipeline);
     }
@@ -146,6 +147,22 @@ const struct sluice_row_format *sluice_loader_row_format(const struct sluice_loa
                                                          enum sluice_part part)
 {
     return part == SLUICE_VAL ? &loader->val.format : &loader->train.format;
+}
+
+unsigned sluice_loader_num_views(const struct sluice_loader *loader, enum sluice_part part)
+{
+    return part == SLUICE_VAL ? loader->val.layout.num_views : loader->train.layout.num_views;
+}
+
+struct sluice_view sluice_loader_view(const struct sluice_loader *loader, enum sluice_part part,
+                                      unsigned view)
+{
+    const struct sluice_row_layout *layout =
+        part == SLUICE_VAL ? &loader->val.layout : &loader->train.layout;
+    if (view >= layout->num_views)
+        return (struct sluice_view){0};
+    return (struct sluice_view){.height = layout->views[view].height,
+                                .width = layout->views[view].width};
 }
 
 const char *sluice_loader_path(const struct sluice_loader *loader, uint64_t sample_id)

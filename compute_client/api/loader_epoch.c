@@ -305,9 +305,9 @@ sluice_status sluice_loader_start(struct sluice_loader *loader,
 struct held_batch {
     struct sluice_batch batch; /* first */
     struct sluice_held *held;
-    unsigned num_views;
-    size_t batch_size;
     struct sluice_state after;
+    struct sluice_row_layout layout; /* a copy: the loader may be closed */
+    unsigned capacity;
 };
 
 /* The state after this number of batches of the epoch. */
@@ -378,9 +378,9 @@ static sluice_status wrap(struct sluice_loader *loader, struct sluice_held *held
                 .index = loader->start.cursor / loader->start.global_batch + held->index,
             },
         .held = held,
-        .num_views = sluice_pipeline_num_views(loader->part->pipeline),
-        .batch_size = (size_t)loader->options.batch_size,
         .after = state_after(loader, held->index + 1, held->errors),
+        .layout = loader->part->layout,
+        .capacity = (unsigned)loader->options.batch_size,
     };
     memcpy(made->batch.wait_ns, held->stall_ns, sizeof(made->batch.wait_ns));
     loader->now = made->after;
@@ -433,8 +433,21 @@ bool sluice_loader_has_lost_source(const struct sluice_loader *loader)
 const struct sluice_geometry *sluice_batch_geometry(const struct sluice_batch *batch, unsigned view)
 {
     const struct held_batch *held = (const struct held_batch *)batch;
-    const size_t first = (size_t)view * held->batch_size;
-    return held->held->geometry && view < held->num_views ? held->held->geometry + first : NULL;
+    const size_t first = (size_t)view * held->capacity;
+    return held->held->geometry && view < held->layout.num_views ? held->held->geometry + first
+                                                                 : NULL;
+}
+
+struct sluice_view sluice_batch_view(const struct sluice_batch *batch, unsigned view)
+{
+    const struct held_batch *held = (const struct held_batch *)batch;
+    if (view >= held->layout.num_views)
+        return (struct sluice_view){0};
+    return (struct sluice_view){
+        .pixels = batch->pixels + sluice_row_place(&held->layout, held->capacity, 0, view),
+        .height = held->layout.views[view].height,
+        .width = held->layout.views[view].width,
+    };
 }
 
 void sluice_batch_release(const struct sluice_batch *batch)

@@ -18,14 +18,15 @@ static sluice_status create(struct sluice_loader *loader, struct sluice_err *err
 {
     const struct sluice_options *o = &loader->options;
     const struct sluice_size size = sluice_pipeline_view_size(loader->train.pipeline, 0);
-    const size_t val_row_bytes = sluice_pipeline_u8_bytes(loader->val.pipeline);
+    const size_t train_bytes = sluice_pipeline_u8_bytes(loader->train.pipeline);
+    const size_t val_bytes = sluice_pipeline_u8_bytes(loader->val.pipeline);
     const struct sluice_gpu_place_options options = {
         .is_host = is_host(),
         .device = (int)o->gpu_device,
         .max_rows = (uint32_t)o->batch_size,
         .num_views = 1,
         .views = {{size.width, size.height}},
-        .most_row_bytes = val_row_bytes,
+        .most_row_bytes = train_bytes > val_bytes ? train_bytes : val_bytes,
         .num_blocks = TUNING_GPU_LANES + TUNING_GPU_READY,
         .num_lanes = TUNING_GPU_LANES,
         .num_stagings = TUNING_GPU_STAGINGS,
@@ -86,8 +87,9 @@ bool loader_decodes_on_gpu(const struct sluice_loader *loader, const struct part
 {
     const struct sluice_size own = sluice_pipeline_view_size(part->pipeline, 0);
     const struct sluice_size place = sluice_pipeline_view_size(loader->train.pipeline, 0);
-    return loader->has_place && sluice_pipeline_has_kernels(part->pipeline) &&
-           own.height == place.height && own.width == place.width;
+    return loader->has_place && sluice_pipeline_num_views(part->pipeline) == 1 &&
+           sluice_pipeline_has_kernels(part->pipeline) && own.height == place.height &&
+           own.width == place.width;
 }
 
 int sluice_loader_device(const struct sluice_loader *loader)

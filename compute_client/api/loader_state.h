@@ -36,6 +36,7 @@ struct part {
     const char *name;
     struct sluice_pipeline *pipeline;
     struct sluice_row_format format;
+    struct sluice_row_layout layout;
     uint32_t *ids;
     size_t num_ids, num_total; /* after and before --limit-samples */
     struct sluice_choice *choices;

@@ -41,6 +41,13 @@ static sluice_status check_formats(const struct run *run, struct sluice_err *err
 {
     const struct sluice_row_format *train = sluice_loader_row_format(run->loader, SLUICE_TRAIN);
     const struct sluice_row_format *val = sluice_loader_row_format(run->loader, SLUICE_VAL);
+    const bool has_views = sluice_loader_num_views(run->loader, SLUICE_TRAIN) > 1 ||
+                           sluice_loader_num_views(run->loader, SLUICE_VAL) > 1;
+    if (has_views && strcmp(run->options->device, "none") != 0)
+        return sluice_fail(
+            err, SLUICE_E_INVALID,
+            "a pipeline with views makes several images of each sample: a model here "
+            "takes one; --device none takes them");
     const bool is_same_size = train->height == val->height && train->width == val->width;
     if (strcmp(run->options->device, "none") == 0 || run->dataset->num_samples[SLUICE_VAL] == 0 ||
         (is_same_size && is_same_table(train, val)))

@@ -230,6 +230,19 @@ struct sluice_row_format {
 SLUICE_API const struct sluice_row_format *
 sluice_loader_row_format(const struct sluice_loader *loader, enum sluice_part part);
 
+/* An image that a pipeline makes of each sample.  Op views(...) makes several, of sizes of their
+ * own; any other pipeline one. */
+struct sluice_view {
+    uint8_t *pixels; /* num_rows x height x width x 3, as sluice_batch.pixels; may be written to */
+    uint32_t height, width;
+};
+/* The number of views of a part, at most 32.  The loader must be open; the result is constant. */
+SLUICE_API unsigned sluice_loader_num_views(const struct sluice_loader *loader,
+                                            enum sluice_part part);
+/* The size of a view, which is below the part's number of views, without pixels. */
+SLUICE_API struct sluice_view sluice_loader_view(const struct sluice_loader *loader,
+                                                 enum sluice_part part, unsigned view);
+
 /* The path of a sample within its dataset; NULL: unknown id. */
 SLUICE_API const char *sluice_loader_path(const struct sluice_loader *loader, uint64_t sample_id);
 
@@ -308,7 +321,8 @@ SLUICE_API SLUICE_MUST_USE sluice_status sluice_loader_start(struct sluice_loade
  * Global batch g of an epoch is items [g * G, (g + 1) * G) of the global order, G = world size *
  * batch size; rank r has rows [r * batch size, (r + 1) * batch size) of it. */
 struct sluice_batch {
-    /* num_rows x height x width x 3; the caller may write to it.  It is in the host's memory or on
+    /* num_rows x height x width x 3, of view 0 (sluice_batch_view() returns each); the caller may
+     * write to it.  It is in the host's memory or on
      * a CUDA device (sluice_loader_device()); there it is complete, for work on any stream. */
     uint8_t *pixels;
     int64_t *labels;       /* num_rows, as are the next two */
@@ -322,6 +336,10 @@ struct sluice_batch {
      * waited for; [SLUICE_GPU]: 0. */
     uint64_t wait_ns[SLUICE_NUM_RESOURCES];
 };
+
+/* A view of a batch, in the order of the pipeline's text; view 0 is also sluice_batch.pixels, height
+ * and width.  All zero: the batch has fewer views.  The batch must be held. */
+SLUICE_API struct sluice_view sluice_batch_view(const struct sluice_batch *batch, unsigned view);
 
 /* The next batch; *batch is NULL at the epoch's end.  Waits for timeout_ms at most; < 0: without
  * limit.  SLUICE_E_AGAIN: no batch is ready yet.  SLUICE_E_CLOSED: stopped.  SLUICE_E_NOT_FOUND:

@@ -6,12 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-sluice_status sluice_rows_init(struct sluice_rows *batch, unsigned capacity, size_t row_bytes,
-                               uint8_t *pixels, struct sluice_err *err)
+sluice_status sluice_rows_init(struct sluice_rows *batch, unsigned capacity,
+                               const struct sluice_row_layout *layout, uint8_t *pixels,
+                               struct sluice_err *err)
 {
     struct sluice_rows made = {
         .pixels = pixels,
-        .row_bytes = row_bytes,
+        .layout = layout,
         .capacity = capacity,
         .labels = calloc(capacity, sizeof(*made.labels)),
         .ids = calloc(capacity, sizeof(*made.ids)),
@@ -54,8 +55,7 @@ void sluice_rows_clear(struct sluice_rows *batch)
 static void copy_row(struct sluice_rows *batch, unsigned to, unsigned from)
 {
     if (batch->pixels)
-        memcpy(batch->pixels + to * batch->row_bytes, batch->pixels + from * batch->row_bytes,
-               batch->row_bytes);
+        sluice_row_copy(batch->layout, batch->capacity, to, from, batch->pixels);
     batch->labels[to] = batch->labels[from];
     batch->ids[to] = batch->ids[from];
     batch->draw_epochs[to] = batch->draw_epochs[from];

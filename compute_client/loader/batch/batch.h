@@ -2,13 +2,14 @@
 #define SLUICE_COMPUTE_CLIENT_LOADER_BATCH_BATCH_H
 
 #include "base/error.h"
+#include "compute_client/loader/batch/row_layout.h"
 #include "sluice/sluice.h"
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* A batch: the rows of u8 pixels (height x width x 3) and labels that a trainer takes at once, and
- * the status of each row.  Sample n of the epoch is in row n % batch size.
+/* A batch: the rows of u8 pixels (row_layout.h) and labels that a trainer takes at once, and the
+ * status of each row.  Sample n of the epoch is in row n % batch size.
  *
  * Threads: workers fill different rows at the same time; sluice_rows_settle() needs all rows to be
  * done. */
@@ -25,8 +26,8 @@ enum sluice_on_error {
 };
 
 struct sluice_rows {
-    uint8_t *pixels; /* borrowed memory: capacity x row_bytes; NULL: pixels are on a device */
-    size_t row_bytes;
+    uint8_t *pixels; /* borrowed memory: capacity rows; NULL: pixels are on a device */
+    const struct sluice_row_layout *layout; /* borrowed */
     unsigned capacity, n;
     unsigned num_padded; /* the last num_padded of the n rows repeat others, so that all ranks have
                           * the same number */
@@ -44,8 +45,8 @@ struct sluice_rows {
 };
 
 SLUICE_MUST_USE sluice_status sluice_rows_init(struct sluice_rows *batch, unsigned capacity,
-                                               size_t row_bytes, uint8_t *pixels,
-                                               struct sluice_err *err);
+                                               const struct sluice_row_layout *layout,
+                                               uint8_t *pixels, struct sluice_err *err);
 /* Adds the geometry of num_views views to the rows, for a batch after init. */
 SLUICE_MUST_USE sluice_status sluice_rows_add_geometry(struct sluice_rows *batch,
                                                        unsigned num_views, struct sluice_err *err);

@@ -25,7 +25,7 @@ struct sluice_held_home;
 
 struct sluice_held {
     /* num_rows good rows. */
-    uint8_t *pixels;                /* num_rows x row_bytes; the holder may write to it */
+    uint8_t *pixels;                /* a block (row_layout.h); the holder may write to it */
     struct sluice_gpu_block *block; /* whose rows the pixels are; NULL: the host's memory */
     int64_t *labels;
     uint64_t *ids;         /* sample ids */

@@ -374,14 +374,10 @@ sluice_status sluice_prefetcher_start(struct sluice_prefetcher *prefetcher,
     prefetcher->num_batches = (items_left(prefetcher) + prefetcher->options.batch_size - 1) /
                               prefetcher->options.batch_size;
     prefetcher->wire_bytes_before = epoch->source->wire_bytes(epoch->source);
-    prefetcher->row_bytes = sluice_pipeline_u8_bytes(epoch->pipeline);
-    assert(prefetcher->row_bytes <= prefetcher->options.row_bytes);
-    if (prefetcher->options.gpu)
-        sluice_gpu_place_set_row_bytes(prefetcher->options.gpu, prefetcher->row_bytes);
-    for (unsigned i = 0; i < prefetcher->options.num_slots; i++) {
+    prefetcher->layout = sluice_row_layout_of(epoch->pipeline);
+    assert(prefetcher->layout.bytes <= prefetcher->options.row_bytes);
+    for (unsigned i = 0; i < prefetcher->options.num_slots; i++)
         prefetcher->slots[i].num_missing = 1;
-        prefetcher->slots[i].batch.row_bytes = prefetcher->row_bytes;
-    }
     sluice_hasher_reset(prefetcher->chain);
     set_running(prefetcher, true);
     const int failed = pthread_create(&prefetcher->thread, NULL, prefetcher_main, prefetcher);
@@ -469,7 +465,7 @@ static sluice_status slot_init(struct sluice_prefetcher *prefetcher, size_t inde
         slot->rows[i].index = i;
     }
     sluice_status status =
-        sluice_rows_init(&slot->batch, options->batch_size, options->row_bytes, NULL, err);
+        sluice_rows_init(&slot->batch, options->batch_size, &prefetcher->layout, NULL, err);
     if (status == SLUICE_OK && options->geometry_views > 0)
         status = sluice_rows_add_geometry(&slot->batch, options->geometry_views, err);
     return status;

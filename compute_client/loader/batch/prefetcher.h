@@ -61,7 +61,7 @@ struct sluice_prefetcher_options {
     unsigned batch_size;  /* >= 1 */
     unsigned num_slots;   /* batches in memory, one that the trainer holds included; >= 2 */
     unsigned usual_slots; /* slots used at least, even for a slow trainer; <= num_slots, 0: all */
-    size_t row_bytes;     /* of one sample's u8 image: the largest of any epoch */
+    size_t row_bytes;     /* of one sample's u8 views: the largest of any epoch */
     /* Items of an epoch.  The memory of the usual slots that they fill is touched at creation. */
     size_t num_items;
     size_t payload_bytes; /* with all slots; in proportion if fewer are used */

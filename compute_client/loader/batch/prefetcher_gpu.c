@@ -29,23 +29,41 @@ static sluice_status gpu_failed(const struct sluice_err *cause, sluice_status st
     return sluice_fail(err, status, "the GPU cannot make a batch: %s", cause->text);
 }
 
-static uint8_t *pixels_of(const struct row *row)
+/* Adds one view of a good row, which goes to row `to` of the block.  The device decodes rows of one
+ * view. */
+static sluice_status add_view(struct lane *lane, const struct row *row, unsigned to, unsigned view,
+                              struct sluice_err *err)
 {
     const struct sluice_rows *batch = &row->slot->batch;
-    return batch->pixels + row->index * batch->row_bytes;
-}
-
-/* Adds a good row, which goes to row `to` of the block. */
-static sluice_status add_row(struct lane *lane, const struct row *row, unsigned to,
-                             struct sluice_err *err)
-{
+    const struct sluice_row_layout *layout = batch->layout;
     struct sluice_err cause = {0};
     sluice_status status;
-    if (row->is_for_gpu)
+    if (row->is_for_gpu) {
         status = sluice_gpu_lane_decode(lane->gpu, &row->prepared, to, &cause);
-    else
-        status = sluice_gpu_lane_upload(lane->gpu, to, pixels_of(row), &cause);
+    } else {
+        const size_t from = sluice_row_place(layout, batch->capacity, row->index, view);
+        status =
+            sluice_gpu_lane_upload(lane->gpu, sluice_row_place(layout, batch->capacity, to, view),
+                                   batch->pixels + from, layout->views[view].bytes, &cause);
+    }
     return status == SLUICE_OK ? status : gpu_failed(&cause, status, err);
+}
+
+/* Adds those of the rows from[0 .. num_rows) that are good; row i goes to row i of the block.  from
+ * NULL: each row stays where it is. */
+static sluice_status add_rows(struct lane *lane, const struct slot *slot, const uint32_t *from,
+                              unsigned num_rows, struct sluice_err *err)
+{
+    sluice_status status = SLUICE_OK;
+    /* View by view, so that uploads are adjacent. */
+    for (unsigned view = 0; view < slot->batch.layout->num_views; view++) {
+        for (unsigned i = 0; status == SLUICE_OK && i < num_rows; i++) {
+            const unsigned row = from ? from[i] : i;
+            if (slot->batch.status[row] == SLUICE_OK)
+                status = add_view(lane, &slot->rows[row], i, view, err);
+        }
+    }
+    return status;
 }
 
 /* sluice_gpu_lane_finish(), timed. */
@@ -74,7 +92,7 @@ static sluice_status finish(struct lane *lane, const struct slot *slot, sluice_s
     return status == SLUICE_OK ? status : gpu_failed(&cause, status, err);
 }
 
-/* Makes on the CPU the rows that the device did not, and marks them in the slot. */
+/* Makes on the CPU the rows of one view that the device did not, and marks them in the slot. */
 static sluice_status make_rest(struct lane *lane, struct slot *slot, struct sluice_gpu_work *sum,
                                struct sluice_err *err)
 {
@@ -90,7 +108,7 @@ static sluice_status make_rest(struct lane *lane, struct slot *slot, struct slui
         pthread_mutex_lock(&lane->prefetcher->lock);
         prefetcher_count_row(lane->prefetcher, row);
         pthread_mutex_unlock(&lane->prefetcher->lock);
-        const sluice_status status = add_row(lane, row, i, err);
+        const sluice_status status = add_view(lane, row, i, 0, err);
         if (status != SLUICE_OK)
             return status;
         has_more = true;
@@ -103,11 +121,7 @@ static sluice_status make_rows(struct lane *lane, struct slot *slot, struct slui
                                struct sluice_err *err)
 {
     struct sluice_rows *batch = &slot->batch;
-    sluice_status status = SLUICE_OK;
-    for (unsigned i = 0; status == SLUICE_OK && i < batch->n; i++) {
-        if (batch->status[i] == SLUICE_OK)
-            status = add_row(lane, &slot->rows[i], i, err);
-    }
+    sluice_status status = add_rows(lane, slot, NULL, batch->n, err);
     struct sluice_hash128 *hashes = lane->prefetcher->options.has_digest ? batch->hashes : NULL;
     if (status == SLUICE_OK)
         status = finish(lane, slot, batch->status, hashes, sum, err);
@@ -133,9 +147,7 @@ static sluice_status settle(struct lane *lane, struct slot *slot, struct sluice_
     if (!statuses)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a batch");
     sluice_gpu_lane_begin_again(lane->gpu);
-    sluice_status status = SLUICE_OK;
-    for (unsigned i = 0; status == SLUICE_OK && i < num_rows; i++)
-        status = add_row(lane, &slot->rows[batch->from[i]], i, err);
+    sluice_status status = add_rows(lane, slot, batch->from, num_rows, err);
     struct sluice_err cause = {0};
     struct sluice_gpu_work work = {0};
     if (status == SLUICE_OK)

@@ -1,7 +1,6 @@
 #include "compute_client/loader/batch/prefetcher_state.h"
 
 #include "base/clock.h"
-#include "compute_client/loader/order/digest.h"
 #include "compute_client/loader/source/retry.h"
 #include "compute_client/loader/tuning.h"
 #include "op/form.h"
@@ -147,6 +146,7 @@ void prefetcher_worker_stop(void *ctx, void *state)
     sluice_op_meter_clear(&maker->meter);
     sluice_hasher_destroy(maker->hasher);
     sluice_jpeg_stretch_clear(&maker->stretch);
+    free(maker->views);
     free(maker);
 }
 
@@ -184,7 +184,7 @@ static sluice_status profile_row(struct row *row, struct maker *maker, uint8_t *
     struct sluice_sample_cost *cost = &prefetcher->epoch.profile->rows[row->position];
     cost->op_s[0] = (double)row->result.disk_busy_ns * 1e-9;
     return sluice_op_meter_measure(&maker->meter, prefetcher->epoch.pipeline, &row->result.sample,
-                                   out, prefetcher->row_bytes, cost, err);
+                                   out, prefetcher->layout.bytes, cost, err);
 }
 
 /* Computes the row's geometry, if it is asked for.  A sample with pixels came with the image of its
@@ -271,32 +271,65 @@ static bool keep_for_gpu(struct row *row, struct maker *maker)
     return prepare(row, maker, &request);
 }
 
-/* Writes the u8 image of the row's sample to `out`. */
-static sluice_status finish_row(struct row *row, struct maker *maker, uint8_t *out,
+/* Copies pixels that need no more ops directly from the message to the row's places.  False: the
+ * sample needs ops. */
+static bool take_finished(struct row *row, uint8_t *pixels)
+{
+    const struct sluice_prefetcher *prefetcher = row->prefetcher;
+    const struct sluice_row_layout *layout = &prefetcher->layout;
+    struct sluice_source_result *result = &row->result;
+    const struct sluice_sample *sample = &result->sample;
+    /* The source has checked the number of pixels. */
+    if (!result->message || sample->kind != SLUICE_KIND_U8 || sample->coding ||
+        sample->ops_done != sluice_pipeline_u8_split(prefetcher->epoch.pipeline) ||
+        sluice_cursor_left(&result->arrived) != layout->bytes)
+        return false;
+    for (unsigned i = 0; i < layout->num_views; i++) {
+        const size_t at = sluice_row_place(layout, prefetcher->options.batch_size, row->index, i);
+        if (!sluice_cursor_read(&result->arrived, pixels + at, layout->views[i].bytes))
+            return false;
+    }
+    return true;
+}
+
+/* Where the row's bytes are made: in its place, or with several views in the maker's memory. */
+static sluice_status find_room(const struct row *row, struct maker *maker, uint8_t *pixels,
+                               uint8_t **out, struct sluice_err *err)
+{
+    const struct sluice_prefetcher *prefetcher = row->prefetcher;
+    *out = pixels + row->index * prefetcher->layout.bytes;
+    if (prefetcher->layout.num_views == 1)
+        return SLUICE_OK;
+    if (!maker->views && !(maker->views = malloc(prefetcher->options.row_bytes)))
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the views of a sample");
+    *out = maker->views;
+    return SLUICE_OK;
+}
+
+/* Writes the u8 pixels of the row's sample to the batch. */
+static sluice_status finish_row(struct row *row, struct maker *maker, uint8_t *pixels,
                                 struct sluice_err *err)
 {
     struct sluice_prefetcher *prefetcher = row->prefetcher;
-    const struct sluice_pipeline *pipeline = prefetcher->epoch.pipeline;
-    const size_t row_bytes = prefetcher->row_bytes;
+    const struct sluice_row_layout *layout = &prefetcher->layout;
     struct sluice_source_result *result = &row->result;
-    const struct sluice_sample *sample = &result->sample;
     sluice_status status = find_geometry(row, maker, err);
-    if (status != SLUICE_OK)
+    if (status != SLUICE_OK || take_finished(row, pixels))
         return status;
-    /* Pixels that need no more ops are copied directly from the message; the source has checked
-     * their number. */
-    if (result->message && sample->kind == SLUICE_KIND_U8 && !sample->coding &&
-        sample->ops_done == sluice_pipeline_u8_split(pipeline) &&
-        sluice_cursor_left(&result->arrived) == row_bytes &&
-        sluice_cursor_read(&result->arrived, out, row_bytes))
-        return SLUICE_OK;
-    status = sluice_source_gather(result, prefetcher->options.pool, err);
+    uint8_t *out;
+    status = find_room(row, maker, pixels, &out, err);
+    if (status == SLUICE_OK)
+        status = sluice_source_gather(result, prefetcher->options.pool, err);
     if (status != SLUICE_OK)
         return status;
     if (prefetcher->epoch.profile && row->ops_done == 0)
-        return profile_row(row, maker, out, err);
-    return sluice_pipeline_finish_u8(pipeline, maker->scratch, &result->sample, out, row_bytes,
-                                     err);
+        status = profile_row(row, maker, out, err);
+    else
+        status = sluice_pipeline_finish_u8(prefetcher->epoch.pipeline, maker->scratch,
+                                           &result->sample, out, layout->bytes, err);
+    if (status == SLUICE_OK && layout->num_views > 1)
+        sluice_row_scatter(layout, prefetcher->options.batch_size, row->index, out, pixels);
+    return status;
 }
 
 /* False: the run was stopped meanwhile, or the epoch has ended. */
@@ -316,7 +349,7 @@ static bool wait_for_memory(struct sluice_prefetcher *prefetcher, uint64_t wait_
 }
 
 /* finish_row(), again while memory is short: a failed sample stands at a whole op. */
-static sluice_status finish_row_patiently(struct row *row, struct maker *maker, uint8_t *out,
+static sluice_status finish_row_patiently(struct row *row, struct maker *maker, uint8_t *pixels,
                                           struct sluice_err *err)
 {
     struct sluice_prefetcher *prefetcher = row->prefetcher;
@@ -325,7 +358,7 @@ static sluice_status finish_row_patiently(struct row *row, struct maker *maker, 
     uint64_t wait_ns;
     for (;;) {
         *err = (struct sluice_err){0};
-        const sluice_status status = finish_row(row, maker, out, err);
+        const sluice_status status = finish_row(row, maker, pixels, err);
         if (status != SLUICE_E_NO_MEMORY ||
             !sluice_retry_failed(&retry, sluice_clock_ns(), &wait_ns) ||
             !wait_for_memory(prefetcher, wait_ns))
@@ -333,9 +366,8 @@ static sluice_status finish_row_patiently(struct row *row, struct maker *maker, 
     }
 }
 
-/* Where the row's pixels go.  The first row of a batch takes the batch's memory.  NULL: the epoch
- * has ended. */
-static uint8_t *row_pixels(struct row *row)
+/* The batch's memory, which its first row takes.  NULL: the epoch has ended. */
+static uint8_t *batch_pixels(struct row *row)
 {
     struct sluice_prefetcher *prefetcher = row->prefetcher;
     struct sluice_rows *batch = &row->slot->batch;
@@ -345,21 +377,22 @@ static uint8_t *row_pixels(struct row *row)
         batch->pixels = sluice_batch_memory_take(&prefetcher->memory);
     uint8_t *const pixels = batch->pixels;
     pthread_mutex_unlock(&prefetcher->lock);
-    return is_running ? pixels + row->index * batch->row_bytes : NULL;
+    return is_running ? pixels : NULL;
 }
 
 sluice_status prefetcher_make_row(struct row *row, struct maker *maker)
 {
     const struct sluice_prefetcher *prefetcher = row->prefetcher;
     struct sluice_rows *batch = &row->slot->batch;
-    uint8_t *out = row_pixels(row);
-    if (!out)
+    uint8_t *pixels = batch_pixels(row);
+    if (!pixels)
         return SLUICE_E_CLOSED;
     struct sluice_err err = {0};
-    const sluice_status status = finish_row_patiently(row, maker, out, &err);
+    const sluice_status status = finish_row_patiently(row, maker, pixels, &err);
     if (status == SLUICE_OK && prefetcher->options.has_digest)
         batch->hashes[row->index] =
-            sluice_digest_sample(maker->hasher, out, batch->row_bytes, batch->labels[row->index]);
+            sluice_row_digest(batch->layout, batch->capacity, row->index, pixels,
+                              batch->labels[row->index], maker->hasher);
     if (status != SLUICE_OK)
         memcpy(row->error, err.text, sizeof(row->error) - 1);
     return status;

@@ -64,6 +64,7 @@ struct maker {
     struct sluice_op_meter meter; /* only if the prefetcher measures ops */
     struct sluice_hasher *hasher;
     struct sluice_jpeg_stretch stretch;
+    uint8_t *views; /* a row's bytes before they go to their places; NULL: rows have one view */
 };
 
 /* A thread that makes batches on the device. */
@@ -119,9 +120,9 @@ struct sluice_prefetcher {
     uint64_t errors[SLUICE_NUM_STATUS]; /* with the epoch's errors_before */
     bool has_lost_source, needs_release;
     struct sluice_hasher *chain;
-    size_t row_bytes;          /* of the epoch's pipeline */
-    struct sluice_held *spare; /* the header for the next batch; NULL: none yet */
-    uint64_t waited_ns;        /* for the next batch, in calls that returned SLUICE_E_AGAIN */
+    struct sluice_row_layout layout; /* of the epoch's pipeline */
+    struct sluice_held *spare;       /* the header for the next batch; NULL: none yet */
+    uint64_t waited_ns;              /* for the next batch, in calls that returned SLUICE_E_AGAIN */
     uint64_t outside_since_ns; /* when next() returned; 0: it has not, or its end was counted */
 
     /* `thread`'s alone. */

@@ -1,15 +1,20 @@
 #include "compute_client/loader/order/digest.h"
 
-struct sluice_hash128 sluice_digest_sample(struct sluice_hasher *hasher, const uint8_t *pixels,
-                                           size_t len, uint32_t label)
+struct sluice_hash128 sluice_digest_end(struct sluice_hasher *hasher, uint32_t label)
 {
     uint8_t tail[8] = {0};
     for (int i = 0; i < 4; i++)
         tail[i] = (uint8_t)(label >> (8 * i));
-    sluice_hasher_reset(hasher);
-    sluice_hasher_update(hasher, pixels, len);
     sluice_hasher_update(hasher, tail, sizeof(tail));
     return sluice_hasher_digest(hasher);
+}
+
+struct sluice_hash128 sluice_digest_sample(struct sluice_hasher *hasher, const uint8_t *pixels,
+                                           size_t len, uint32_t label)
+{
+    sluice_hasher_reset(hasher);
+    sluice_hasher_update(hasher, pixels, len);
+    return sluice_digest_end(hasher, label);
 }
 
 void sluice_digest_chain(struct sluice_hasher *chain, struct sluice_hash128 sample)

@@ -99,7 +99,8 @@ void place_test_upload(struct place_test_batch *batch, struct sluice_gpu_lane *l
 {
     uint8_t *pixels = batch->pixels + row * batch->row_bytes;
     memcpy(pixels, batch->want + row * batch->row_bytes, batch->row_bytes);
-    REQUIRE_OK(sluice_gpu_lane_upload(lane, row, pixels, NULL));
+    REQUIRE_OK(
+        sluice_gpu_lane_upload(lane, row * batch->row_bytes, pixels, batch->row_bytes, NULL));
 }
 
 void place_test_prepare(struct place_test_batch *batch, struct sluice_gpu_staging *staging,

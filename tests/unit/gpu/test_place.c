@@ -185,7 +185,11 @@ TEST(a_wrong_call_is_refused_and_the_lane_goes_on)
     REQUIRE_OK(batch->refusals[0]);
     CU_ASSERT_EQUAL(sluice_gpu_lane_decode(lane, &batch->prepared[0], PLACE_TEST_ROWS, NULL),
                     SLUICE_E_INVALID);
-    CU_ASSERT_EQUAL(sluice_gpu_lane_upload(lane, PLACE_TEST_ROWS, batch->pixels, NULL),
+    const uint64_t room = PLACE_TEST_ROWS * batch->row_bytes;
+    CU_ASSERT_EQUAL(sluice_gpu_lane_upload(lane, room, batch->pixels, 1, NULL), SLUICE_E_INVALID);
+    CU_ASSERT_EQUAL(sluice_gpu_lane_upload(lane, room - 1, batch->pixels, 2, NULL),
+                    SLUICE_E_INVALID);
+    CU_ASSERT_EQUAL(sluice_gpu_lane_upload(lane, UINT64_MAX, batch->pixels, 2, NULL),
                     SLUICE_E_INVALID);
     for (uint32_t row = 0; row < PLACE_TEST_ROWS; row++)
         place_test_add(batch, lane, row, false);

@@ -58,7 +58,9 @@ static void fill(struct place_test_batch *batch, struct sluice_gpu_lane *lane,
     memset(batch->pixels, value, PLACE_TEST_ROWS * batch->row_bytes);
     sluice_gpu_lane_begin(lane, block, NULL);
     for (uint32_t row = 0; row < PLACE_TEST_ROWS; row++)
-        REQUIRE_OK(sluice_gpu_lane_upload(lane, row, batch->pixels + row * batch->row_bytes, NULL));
+        REQUIRE_OK(sluice_gpu_lane_upload(lane, row * batch->row_bytes,
+                                          batch->pixels + row * batch->row_bytes, batch->row_bytes,
+                                          NULL));
     place_test_finish(batch, lane);
 }
 

@@ -3,17 +3,36 @@
 #include "base/hash.h"
 #include "support/test.h"
 
-#define ROW 4
+enum { CAPACITY = 8, NUM_VIEWS = 2, ROW = 9 };
 
-/* A batch whose row i holds 'a' + i everywhere; '-' in `rows` is a bad one. */
+/* A row has two views, of 3 and 6 bytes. */
+static const struct sluice_row_layout layout = {
+    .num_views = NUM_VIEWS, .bytes = ROW, .views = {{1, 1, 0, 3}, {1, 2, 3, 6}}};
+
+/* Whether the row holds `value` everywhere. */
+static bool row_is(const uint8_t *memory, unsigned row, char value)
+{
+    for (unsigned view = 0; view < NUM_VIEWS; view++) {
+        const uint8_t *at = memory + sluice_row_place(&layout, CAPACITY, row, view);
+        for (size_t k = 0; k < layout.views[view].bytes; k++) {
+            if (at[k] != (uint8_t)value)
+                return false;
+        }
+    }
+    return true;
+}
+
+/* A batch whose row i holds rows[i] everywhere; '-' in `rows` is a bad one. */
 static void make(struct sluice_rows *batch, uint8_t *memory, const char *rows)
 {
     struct sluice_err err = {0};
-    REQUIRE_OK(sluice_rows_init(batch, 8, ROW, memory, &err));
+    REQUIRE_OK(sluice_rows_init(batch, CAPACITY, &layout, memory, &err));
     REQUIRE_OK(sluice_rows_add_geometry(batch, 2, &err));
     batch->n = (unsigned)strlen(rows);
     for (unsigned i = 0; i < batch->n; i++) {
-        memset(memory + i * ROW, rows[i], ROW);
+        uint8_t bytes[ROW];
+        memset(bytes, rows[i], ROW);
+        sluice_row_scatter(&layout, CAPACITY, i, bytes, memory);
         batch->labels[i] = (uint32_t)rows[i];
         batch->ids[i] = 1000 + (uint32_t)rows[i];
         batch->draw_epochs[i] = 2000 + (uint32_t)rows[i];
@@ -26,14 +45,13 @@ static void make(struct sluice_rows *batch, uint8_t *memory, const char *rows)
 
 static void check(enum sluice_on_error on_error, const char *rows, const char *want)
 {
-    uint8_t memory[8 * ROW];
+    uint8_t memory[CAPACITY * ROW];
     struct sluice_rows batch = {0};
     make(&batch, memory, rows);
     sluice_rows_settle(&batch, on_error);
     CU_ASSERT_EQUAL_FATAL(batch.n, strlen(want));
     for (unsigned i = 0; i < batch.n; i++) {
-        for (int k = 0; k < ROW; k++)
-            CU_ASSERT_EQUAL(memory[i * ROW + (unsigned)k], want[i]);
+        CU_ASSERT(row_is(memory, i, want[i]));
         CU_ASSERT_EQUAL(batch.labels[i], (uint32_t)want[i]);
         CU_ASSERT_EQUAL(batch.ids[i], 1000 + (uint32_t)want[i]);
         CU_ASSERT_EQUAL(batch.draw_epochs[i], 2000 + (uint32_t)want[i]);
@@ -65,7 +83,7 @@ TEST(substitute_takes_the_good_row_before_or_the_first_after)
 
 static unsigned padded_after(enum sluice_on_error on_error, const char *rows, unsigned num_padded)
 {
-    uint8_t memory[8 * ROW];
+    uint8_t memory[CAPACITY * ROW];
     struct sluice_rows batch = {0};
     make(&batch, memory, rows);
     batch.num_padded = num_padded;

@@ -1,0 +1,50 @@
+#include "compute_client/loader/batch/row_layout.h"
+
+#include "compute_client/loader/order/digest.h"
+
+#include <assert.h>
+#include <string.h>
+
+struct sluice_row_layout sluice_row_layout_of(const struct sluice_pipeline *pipeline)
+{
+    struct sluice_row_layout layout = {.num_views = sluice_pipeline_num_views(pipeline)};
+    for (unsigned i = 0; i < layout.num_views; i++) {
+        const struct sluice_size size = sluice_pipeline_view_size(pipeline, i);
+        assert(size.height > 0 && size.width > 0);
+        layout.views[i] = (struct sluice_row_view){
+            .height = size.height,
+            .width = size.width,
+            .offset = layout.bytes,
+            .bytes = (size_t)size.height * size.width * 3,
+        };
+        layout.bytes += layout.views[i].bytes;
+    }
+    return layout;
+}
+
+void sluice_row_scatter(const struct sluice_row_layout *layout, unsigned capacity, unsigned row,
+                        const uint8_t *bytes, uint8_t *batch)
+{
+    for (unsigned i = 0; i < layout->num_views; i++)
+        memcpy(batch + sluice_row_place(layout, capacity, row, i), bytes + layout->views[i].offset,
+               layout->views[i].bytes);
+}
+
+void sluice_row_copy(const struct sluice_row_layout *layout, unsigned capacity, unsigned to,
+                     unsigned from, uint8_t *batch)
+{
+    for (unsigned i = 0; i < layout->num_views; i++)
+        memcpy(batch + sluice_row_place(layout, capacity, to, i),
+               batch + sluice_row_place(layout, capacity, from, i), layout->views[i].bytes);
+}
+
+struct sluice_hash128 sluice_row_digest(const struct sluice_row_layout *layout, unsigned capacity,
+                                        unsigned row, const uint8_t *batch, uint32_t label,
+                                        struct sluice_hasher *hasher)
+{
+    sluice_hasher_reset(hasher);
+    for (unsigned i = 0; i < layout->num_views; i++)
+        sluice_hasher_update(hasher, batch + sluice_row_place(layout, capacity, row, i),
+                             layout->views[i].bytes);
+    return sluice_digest_end(hasher, label);
+}

@@ -1,0 +1,90 @@
+#include "compute_client/loader/batch/row_layout.h"
+
+#include "compute_client/loader/order/digest.h"
+#include "support/test.h"
+
+#include <stdlib.h>
+
+enum { CAPACITY = 5, NUM_VIEWS = 3, ROW_BYTES = (2 * 3 + 4 * 1 + 2 * 3) * 3 };
+
+/* Views of 2 x 3, 4 x 1 and 2 x 3 pixels. */
+static const struct sluice_row_layout layout = {
+    .num_views = NUM_VIEWS,
+    .bytes = ROW_BYTES,
+    .views = {{2, 3, 0, 18}, {4, 1, 18, 12}, {2, 3, 30, 18}},
+};
+
+/* Byte k of a row. */
+static uint8_t byte_of(unsigned row, size_t k)
+{
+    return (uint8_t)(row * 50 + k);
+}
+
+static void fill(uint8_t *batch)
+{
+    memset(batch, 0xEE, CAPACITY * ROW_BYTES);
+    for (unsigned row = 0; row < CAPACITY; row++) {
+        uint8_t bytes[ROW_BYTES];
+        for (size_t k = 0; k < ROW_BYTES; k++)
+            bytes[k] = byte_of(row, k);
+        sluice_row_scatter(&layout, CAPACITY, row, bytes, batch);
+    }
+}
+
+TEST(a_pipeline_of_one_view_has_its_size)
+{
+    struct sluice_pipeline *pipeline = NULL;
+    REQUIRE_OK(sluice_pipeline_parse("decode,center_crop=6x10,to_tensor", &pipeline, NULL));
+    const struct sluice_row_layout made = sluice_row_layout_of(pipeline);
+    CU_ASSERT(made.num_views == 1 && made.bytes == 180);
+    CU_ASSERT(made.views[0].height == 6 && made.views[0].width == 10);
+    CU_ASSERT(made.views[0].offset == 0 && made.views[0].bytes == 180);
+    CU_ASSERT_EQUAL(sluice_row_place(&made, 7, 3, 0), 3 * 180);
+    sluice_pipeline_destroy(pipeline);
+}
+
+TEST(each_view_of_a_batch_is_one_array)
+{
+    uint8_t batch[CAPACITY * ROW_BYTES];
+    fill(batch);
+    size_t at = 0;
+    for (unsigned view = 0; view < NUM_VIEWS; view++) {
+        for (unsigned row = 0; row < CAPACITY; row++) {
+            CU_ASSERT_EQUAL(sluice_row_place(&layout, CAPACITY, row, view), at);
+            for (size_t k = 0; k < layout.views[view].bytes; k++)
+                CU_ASSERT_EQUAL(batch[at++], byte_of(row, layout.views[view].offset + k));
+        }
+    }
+    CU_ASSERT_EQUAL(at, sizeof(batch));
+}
+
+TEST(a_row_is_copied_with_all_views_and_nothing_else)
+{
+    uint8_t batch[CAPACITY * ROW_BYTES];
+    fill(batch);
+    sluice_row_copy(&layout, CAPACITY, 3, 1, batch);
+    for (unsigned view = 0; view < NUM_VIEWS; view++) {
+        for (unsigned row = 0; row < CAPACITY; row++) {
+            const uint8_t *at = batch + sluice_row_place(&layout, CAPACITY, row, view);
+            for (size_t k = 0; k < layout.views[view].bytes; k++)
+                CU_ASSERT_EQUAL(at[k], byte_of(row == 3 ? 1 : row, layout.views[view].offset + k));
+        }
+    }
+}
+
+TEST(the_digest_is_of_the_views_in_their_order)
+{
+    uint8_t batch[CAPACITY * ROW_BYTES], bytes[ROW_BYTES];
+    struct sluice_hasher *hasher = sluice_hasher_create();
+    CU_ASSERT_PTR_NOT_NULL_FATAL(hasher);
+    fill(batch);
+    for (unsigned row = 0; row < CAPACITY; row++) {
+        for (size_t k = 0; k < ROW_BYTES; k++)
+            bytes[k] = byte_of(row, k);
+        const struct sluice_hash128 want = sluice_digest_sample(hasher, bytes, ROW_BYTES, 7 + row);
+        const struct sluice_hash128 got =
+            sluice_row_digest(&layout, CAPACITY, row, batch, 7 + row, hasher);
+        CU_ASSERT(got.low == want.low && got.high == want.high);
+    }
+    sluice_hasher_destroy(hasher);
+}
