@@ -56,11 +56,12 @@ class Batches:
 
     _takes_device = False  # whether rows may be on a CUDA device
     _gives_targets = True
+    _gives_geometry = True
     _takes_tail_shape = False  # whether python_tail may return other arrays than images
 
     def __init__(self, source, batch_size, *, seed=0, mode=None, pipeline=None, rank=None,
                  world_size=None, drop_last=False, shuffle=True, part="train", sampler=None,
-                 on_error="skip", workers=None, pinned_device=-1, targets=False, recipe=None,
+                 on_error="skip", workers=None, pinned_device=-1, targets=False, geometry=False, recipe=None,
                  _does_batch_ops=False, python_tail=None, python_tail_shape=None, python_tail_dtype=None,
                  python_tail_workers=None, **options):
         self._tail = self._tail_of(python_tail, python_tail_shape, python_tail_dtype, python_tail_workers, seed,
@@ -85,13 +86,15 @@ class Batches:
         self._part_name, self._part = part, PARTS[part]
         self._batch_size = operator.index(batch_size)
         self._sampler, self._drop_last = sampler, drop_last
-        self._targets = targets
+        self._targets, self._geometry = targets, geometry
+        if geometry and not self._gives_geometry:
+            raise _sluice.InvalidError("geometry: these batches have none; leave it out")
 
         chosen = place(source)
         chosen.update(settings(
             batch_size=self._batch_size, seed=seed, dataset_mode=mode, pipeline=pipeline, rank=rank,
             world_size=world_size, on_error=on_error, workers=workers,
-            shuffle=None if shuffle else False, tail="drop" if drop_last else None, **options))
+            geometry=geometry or None, shuffle=None if shuffle else False, tail="drop" if drop_last else None, **options))
         _log.begin()
         self._loader = _sluice.Loader(chosen, pinned_device)
         try:
@@ -149,6 +152,20 @@ class Batches:
             targets = bytearray(b"".join(target.tobytes() for target in targets))
         made = from_buffer(targets)
         return made.reshape((batch.num_rows, dim)) if dim > 1 else made
+
+    def _geometry_of(self, batch, from_buffer):
+        """The batch's geometry as a dict of arrays, or a list of one for each view: from_buffer(bytearray, name of a
+        dtype) makes an array."""
+        def arrays(matrix, size, crop, flip):
+            return {"matrix": from_buffer(matrix, "float64").reshape((-1, 3, 3)),
+                    "size": from_buffer(size, "int64").reshape((-1, 2)),
+                    "crop": from_buffer(crop, "int64").reshape((-1, 4)),
+                    "flip": from_buffer(flip, "bool")}
+
+        views = []
+        while (fields := batch.geometry(len(views))) is not None:
+            views.append(arrays(*fields))
+        return views[0] if len(views) == 1 else views
 
     def _next(self):
         """The next _sluice.Batch, after the python_tail if there is one; None: the epoch has ended."""

@@ -79,7 +79,7 @@ class Dataset(torch.utils.data.Dataset):
                  channels_last=False, **options):
         for name in ("rank", "world_size", "sampler", "shuffle", "drop_last", "sample_ids", "paths",
                      "device", "gpu_decode", "pin_memory", "repeat", "repeat_within_batch",
-                     "python_tail"):
+                     "python_tail", "geometry"):
             if name in options:
                 raise _sluice.InvalidError(
                     f"{name}: a Dataset has none; it is for DataLoader or sluice.torch.Loader")

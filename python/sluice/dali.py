@@ -20,10 +20,11 @@ from sluice._batches import Batches
 
 class Loader(Batches):
     """Of a folder or HOST:PORT; yields tuples of TensorListCPU: (images, labels[, ids]).  Options
-    as of sluice.torch.Loader, without devices and targets; sample_ids gives int64 [rows] as a third output.
+    as of sluice.torch.Loader, without devices, targets and geometry; sample_ids gives int64 [rows] as a third output.
     """
 
     _gives_targets = False
+    _gives_geometry = False
 
     def __init__(self, source, batch_size, *, sample_ids=False, **options):
         self.num_outputs = 3 if sample_ids else 2

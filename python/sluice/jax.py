@@ -10,7 +10,8 @@ images is uint8 [rows, height, width, 3], labels int32 [rows], as JAX has no int
 to.  With normalize=True images is float32, bit for bit what torchvision's ToTensor and Normalize
 give.  Both are on JAX's default device; where that is the CPU, images of uint8 is the batch's memory
 itself, without a copy, if JAX takes it as it is.  With targets=True they are followed by targets: float32
-[rows, dimension], [rows] where that is 1, placed as the labels are, or a list of bytes.
+[rows, dimension], [rows] where that is 1, placed as the labels are, or a list of bytes; with geometry=True by a
+dict of NumPy arrays, as of sluice.torch.Loader.
 
 With gpu_decode="on" images lies on the GPU that decoded it.
 
@@ -154,14 +155,22 @@ class Loader(Batches):
         draws = [op.draws(key, batch.height, batch.width) for op in self._ops]
         return tuple(map(self._shared, self._finished(images, labels, draws, num_added=self._num_added)))
 
-    def _tuple(self, images, labels, targets, ids):
+    def _tuple(self, images, labels, targets, ids, geometry):
         return ((images, labels) + ((targets,) if self._targets else ())
-                + ((ids,) if self._sample_ids else ()))
+                + ((ids,) if self._sample_ids else ()) + ((geometry,) if self._geometry else ()))
+
+    def _rows_of_geometry(self, batch):
+        """NumPy's, as it has 64 bits; rows that are added for devices repeat the first."""
+        rows = numpy.arange(batch.num_rows + self._num_added) % batch.num_rows
+        return self._geometry_of(
+            batch, lambda bytes_, name: numpy.frombuffer(bytes_, name).reshape(batch.num_rows, -1)[rows].reshape(-1))
 
     def _made_of(self, batch):
         targets = self._vectors_of(
             batch, lambda bytes_: numpy.frombuffer(bytes_, numpy.float32)
         ) if self._targets else None
+        self._num_added = 0 if batch.device >= 0 else -batch.num_rows % self._num_shares
+        geometry = self._rows_of_geometry(batch) if self._geometry else None
         if batch.device >= 0:
             images, ids = self._copied(batch), numpy.array(batch.ids)
             place = self._sharding or images.devices().pop()
@@ -171,10 +180,9 @@ class Loader(Batches):
                 images, labels = self._finish(batch, images, labels, ids)
             if self._targets and not isinstance(targets, list):
                 targets = jax.device_put(targets, place)
-            return self._tuple(images, labels, targets, ids)
+            return self._tuple(images, labels, targets, ids, geometry)
         images, labels = numpy.asarray(batch.pixels), numpy.asarray(batch.labels)
         ids = numpy.array(batch.ids)  # NumPy's, as they have 64 bits
-        self._num_added = -batch.num_rows % self._num_shares
         if self._num_added:
             rows = numpy.arange(batch.num_rows + self._num_added) % batch.num_rows
             images, labels, ids = images[rows], labels[rows], ids[rows]
@@ -186,11 +194,11 @@ class Loader(Batches):
             targets = self._placed(targets)
         if self._finished:
             images, labels = self._finish(batch, *jax.device_put((images, labels), self._local()), ids)
-            return self._tuple(images, labels, targets, ids)
+            return self._tuple(images, labels, targets, ids, geometry)
         labels = self._placed(labels)
         is_host = self._sharding is None and labels.devices().pop().platform == "cpu"
         images = jax.dlpack.from_dlpack(batch.pixels) if is_host else self._placed(images)
-        return self._tuple(images, labels, targets, ids)
+        return self._tuple(images, labels, targets, ids, geometry)
 
     def __iter__(self):
         return Iterator(self)

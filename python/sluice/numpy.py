@@ -4,7 +4,8 @@
         for images, labels in loader: ...
 
 images is uint8 [rows, height, width, 3], RGB; labels int64 [rows].  With targets=True they are
-followed by targets: float32 [rows, dimension], [rows] where that is 1, or a list of bytes.  Both are the library's memory
+followed by targets: float32 [rows, dimension], [rows] where that is 1, or a list of bytes; with geometry=True
+by a dict as of sluice.torch.Loader.  Images and labels are the library's memory
 and may be written to; the batch is theirs until the last array of it has gone.
 """
 import numpy
@@ -27,7 +28,9 @@ class Loader(Batches):
         if self._targets:
             made += (self._vectors_of(
                 batch, lambda bytes_: numpy.frombuffer(bytes_, numpy.float32)),)
-        return (*made, numpy.asarray(batch.ids)) if self._sample_ids else made
+        if self._sample_ids:
+            made += (numpy.asarray(batch.ids),)
+        return (*made, self._geometry_of(batch, numpy.frombuffer)) if self._geometry else made
 
 
 def normalization(loader):

@@ -17,7 +17,7 @@ DTYPES = {torch.float32: _sluice.F32, torch.float16: _sluice.F16, torch.bfloat16
 
 
 class Loader(Batches):
-    """Yields (images, labels[, targets][, ids][, paths]) of a folder or of a server at HOST:PORT.
+    """Yields (images, labels[, targets][, ids][, paths][, geometry]) of a folder or of a server at HOST:PORT.
 
     Without a device and normalize: images is uint8 [rows, 3, height, width], a view of the
     library's memory, which has the rows as [height, width, 3]; so its strides are those of
@@ -47,6 +47,11 @@ class Loader(Batches):
                     dimension], or [rows] where that is 1, on the device; or a list of bytes
     sample_ids      yield int64 [rows], the samples' places in the dataset
     paths           yield a list of the samples' paths
+    geometry        yield a dict, on the host, of where the rows' pixels come from: "matrix" float64 [rows, 3, 3], from
+                    (x, y, 1) in pixels of the file to the row's; "size" int64 [rows, 2], height and width of the
+                    file's image, upright if the pipeline turns it; "crop" int64 [rows, 4], top, left, height and
+                    width of what the first op that crops kept of its input; "flip" bool [rows].  With several views
+                    a list of dicts
     drop_last       leave out a last batch that is not full
     shuffle         False: the dataset's own order
     part            "train" or "val"
@@ -197,6 +202,9 @@ class Loader(Batches):
             made += (ids,)
         if self._paths:
             made += (made_paths,)
+        if self._geometry:
+            made += (self._geometry_of(
+                batch, lambda bytes_, name: torch.frombuffer(bytes_, dtype=getattr(torch, name))),)
         return made
 
     def _empty(self, batch, dtype, device=None):

@@ -1,7 +1,9 @@
 #include "dlpack.h"
 #include "extension.h"
 
+#include <limits.h>
 #include <stdlib.h>
+#include <string.h>
 
 static PyTypeObject *batch_type;
 
@@ -105,6 +107,53 @@ static PyObject *batch_state(PyObject *self, PyObject *unused)
     return PyUnicode_FromString(state);
 }
 
+/* Fields of the rows' geometry as arrays, for batch_geometry(). */
+static void put_geometry(const struct sluice_geometry *rows, size_t num_rows, double *matrix,
+                         int64_t *size, int64_t *crop, char *flip)
+{
+    for (size_t i = 0; i < num_rows; i++) {
+        const struct sluice_geometry *g = &rows[i];
+        memcpy(matrix + 9 * i, g->matrix, sizeof(g->matrix));
+        size[2 * i] = g->height;
+        size[2 * i + 1] = g->width;
+        crop[4 * i] = g->crop_top;
+        crop[4 * i + 1] = g->crop_left;
+        crop[4 * i + 2] = g->crop_height;
+        crop[4 * i + 3] = g->crop_width;
+        flip[i] = g->is_flipped;
+    }
+}
+
+static PyObject *batch_geometry(PyObject *self, PyObject *arg)
+{
+    const unsigned long view = PyLong_AsUnsignedLong(arg);
+    if (PyErr_Occurred())
+        return NULL;
+    struct held *held = batch_held(self);
+    if (!held)
+        return NULL;
+    const struct sluice_geometry *rows =
+        view > UINT_MAX ? NULL : sluice_batch_geometry(held->batch, (unsigned)view);
+    if (!rows)
+        Py_RETURN_NONE;
+    const size_t num_rows = held->batch->num_rows;
+    static const size_t bytes[4] = {9 * sizeof(double), 2 * sizeof(int64_t), 4 * sizeof(int64_t),
+                                    1};
+    PyObject *fields = PyTuple_New(4);
+    void *memory[4];
+    for (int i = 0; fields && i < 4; i++) {
+        PyObject *field = PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)(num_rows * bytes[i]));
+        if (!field || PyTuple_SetItem(fields, i, field)) {
+            Py_DECREF(fields);
+            return NULL;
+        }
+        memory[i] = PyByteArray_AsString(field);
+    }
+    if (fields)
+        put_geometry(rows, num_rows, memory[0], memory[1], memory[2], memory[3]);
+    return fields;
+}
+
 static PyObject *batch_release(PyObject *self, PyObject *unused)
 {
     (void)unused;
@@ -129,6 +178,11 @@ static PyObject *batch_release_after(PyObject *self, PyObject *arg)
 
 static PyMethodDef batch_methods[] = {
     {"state", batch_state, METH_NOARGS, "The place after this batch, as JSON; for start(state=)."},
+    {"geometry", batch_geometry, METH_O,
+     "geometry(view): of its rows, as bytearrays: float64 [rows, 3, 3], the matrix from the file's "
+     "pixels; int64 [rows, 2], the file's height and width; int64 [rows, 4], the crop's top, left, "
+     "height and width; bool [rows], whether it is flipped.  None: it was not asked for, or there "
+     "is no such view."},
     {"release", batch_release, METH_NOARGS,
      "Gives up this reference; arrays that were taken from it stay.  Twice is fine."},
     {"release_after", batch_release_after, METH_O,

@@ -179,6 +179,17 @@ class JaxTest(support.SetTest):
         self.assert_same(batches[-1:], [[numpy.concatenate([array, array])
                                          for array in wanted[-1]]])
 
+    def test_geometry_goes_with_its_rows(self):
+        wanted = {}
+        with sluice.numpy.Loader(self.root, 8, geometry=True, **OPTIONS) as loader:
+            for _, _, ids, geometry in loader:
+                wanted.update(zip(ids.tolist(), geometry["matrix"]))
+        for options in ({}, {"devices": jax.local_devices()}):  # a last batch of 2, padded to 4
+            with sluice.jax.Loader(self.root, 8, geometry=True, **OPTIONS, **options) as loader:
+                for images, _, ids, geometry in loader:
+                    self.assertEqual([len(array) for array in geometry.values()], [len(images)] * 4)
+                    self.assertEqual(geometry["matrix"].tolist(), [wanted[i].tolist() for i in ids.tolist()])
+
     def test_a_sharding_may_repeat_rows_on_devices(self):
         mesh = Mesh(numpy.array(jax.devices()).reshape(2, 2), ("data", "model"))
         sharding = NamedSharding(mesh, P("data"))
