@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "rpc/peer.h"
-#include "rpc/rpc_server.h"
+#include "rpc/rpc_call.h"
 #include "storage_server/data/sample_list.h"
 #include "storage_server/fetch/stream.h"
 #include "storage_server/observe/stats.h"

@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "datasets/manifest/manifest.h"
 #include "op/form.h"
-#include "rpc/rpc_server.h"
+#include "rpc/rpc_call.h"
 #include "storage_server/data/sample_list.h"
 #include "storage_server/session/grant.h"
 #include "storage_server/session/memory_budget.h"

@@ -2,7 +2,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
-#include "rpc/rpc_server.h"
+#include "rpc/rpc_call.h"
 #include "storage_server/observe/stats.h"
 #include "storage_server/session/client_table.h"
 #include "storage_server/session/grant.h"

@@ -2,7 +2,7 @@
 
 #include "base/buf.h"
 #include "rpc/peer.h"
-#include "rpc/rpc_server.h"
+#include "rpc/rpc_call.h"
 #include "trace/tracer.h"
 
 #include <stdio.h>

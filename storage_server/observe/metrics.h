@@ -3,7 +3,7 @@
 
 #include "base/worker_pool.h"
 #include "metrics/exposition.h"
-#include "rpc/rpc_server.h"
+#include "rpc/rpc.h"
 #include "storage_server/isolation/decoders.h"
 #include "storage_server/observe/stats.h"
 #include "storage_server/session/client_table.h"

@@ -4,7 +4,7 @@
 #include "datasets/manifest/manifest.h"
 #include "op/form.h"
 #include "rpc/peer.h"
-#include "rpc/rpc_server.h"
+#include "rpc/rpc_call.h"
 #include "storage_server/data/sample_file.h"
 #include "storage_server/data/sample_list.h"
 #include "storage_server/observe/stats.h"

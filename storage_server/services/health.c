@@ -1,6 +1,6 @@
 #include "storage_server/services/health.h"
 
-#include "rpc/rpc_server.h"
+#include "rpc/rpc_call.h"
 #include "wire/wire.h"
 
 #include <pthread.h>

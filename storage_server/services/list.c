@@ -1,7 +1,7 @@
 #include "storage_server/services/list.h"
 
 #include "datasets/manifest/manifest.h"
-#include "rpc/rpc_server.h"
+#include "rpc/rpc_call.h"
 #include "storage_server/data/sample_list.h"
 #include "storage_server/data/subset_rows.h"
 #include "wire/wire.h"

@@ -2,7 +2,7 @@
 
 #include "base/buf.h"
 #include "base/rng.h"
-#include "rpc/rpc_server.h"
+#include "rpc/rpc_call.h"
 #include "storage_server/session/caller.h"
 #include "storage_server/session/memory_budget.h"
 #include "storage_server/session/session.h"
