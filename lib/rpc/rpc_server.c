@@ -7,6 +7,7 @@
 #include "rpc/credentials.h"
 #include "rpc/exchange.h"
 #include "rpc/grpc151/door.h"
+#include "rpc/grpc151/interpose.h"
 #include "rpc/grpc151/self_check.h"
 #include "rpc/grpc_library.h"
 #include "rpc/rpc_call_internal.h"
@@ -330,7 +331,7 @@ uint64_t sluice_rpc_server_bytes_sent(const struct sluice_rpc_server *server)
 
 bool sluice_rpc_server_can_limit(void)
 {
-    return door_is_before_grpc();
+    return interpose_is_before_grpc();
 }
 
 struct sluice_rpc_connections sluice_rpc_server_connections(struct sluice_rpc_server *server)

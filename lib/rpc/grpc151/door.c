@@ -4,13 +4,10 @@
 #include "base/host_port.h"
 #include "base/log.h"
 #include "rpc/grpc151/frame_watch.h"
+#include "rpc/grpc151/host_pauses.h"
 #include "rpc/peer.h"
 
-#include <grpc/grpc.h>
-
 #include <arpa/inet.h>
-#include <dlfcn.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <pthread.h>
@@ -19,7 +16,6 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -29,13 +25,6 @@
 
 /* ns between two lines of the log about connections that were refused or cut. */
 #define LOG_NS 1000000000u
-
-/* A host of which a connection was cut is refused for 1 s, and twice as long each time until it has
- * behaved for 60 s, but for no more than 64 s. */
-#define PAUSE_NS 1000000000u
-#define MAX_PAUSE_DOUBLINGS 6
-#define FORGIVE_NS 60000000000u
-#define MAX_PAUSED 64 /* hosts; the one that was cut longest ago makes room */
 
 /* ns between two questions whether the process holds too much memory: what 10 Gbit/s can add
  * meanwhile is 60 MB. */
@@ -57,12 +46,6 @@ struct connection {
     struct frame_watch frames;
 };
 
-struct paused_host {
-    struct sluice_host host;
-    unsigned cuts; /* 0: a free place */
-    uint64_t cut_ns;
-};
-
 struct door {
     struct door_limits limits;
     int port;
@@ -71,7 +54,7 @@ struct door {
     uint64_t looked_ns;
     uint64_t memory_ns;  /* when is_over() was asked last */
     uint64_t num_let_in; /* since the start */
-    struct paused_host paused[MAX_PAUSED];
+    struct host_pauses pauses;
     uint64_t refused[SLUICE_RPC_NUM_REFUSALS], cut;
     uint64_t logged_ns, logged_refused, logged_cut;
     struct sluice_host last_host; /* that was refused or cut, and why */
@@ -79,55 +62,12 @@ struct door {
     struct door *next;
 };
 
-/* One for the process, because accept4() and recvmsg() are. */
+/* One for the process, because accept4() and recvmsg() are (interpose.h). */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct door *doors;
 static struct connection *connections; /* by descriptor; made with the first door, for good */
 static unsigned end_of_known;          /* above the highest descriptor that was a connection */
 static int reserve_fd = -1; /* given up for a moment to accept and close what cannot be taken */
-
-/* --- the functions that these stand before --- */
-
-typedef int accept4_fn(int, struct sockaddr *, socklen_t *, int);
-typedef ssize_t recvmsg_fn(int, struct msghdr *, int);
-static accept4_fn *next_accept4;
-static recvmsg_fn *next_recvmsg;
-
-#if defined(__SANITIZE_THREAD__)
-/* ThreadSanitizer cannot see what the library reads into its buffers, nor when it passes them on;
- * so it must not see half of it, either (tests/support/tsan.supp). */
-static int plain_accept4(int listener, struct sockaddr *address, socklen_t *len, int flags)
-{
-    return (int)syscall(SYS_accept4, listener, address, len, flags);
-}
-
-static ssize_t plain_recvmsg(int fd, struct msghdr *message, int flags)
-{
-    return syscall(SYS_recvmsg, fd, message, flags);
-}
-
-static void find_next(void)
-{
-    next_accept4 = plain_accept4;
-    next_recvmsg = plain_recvmsg;
-}
-#else
-static void find_next(void)
-{
-    void *found = dlsym(RTLD_NEXT, "accept4");
-    memcpy(&next_accept4, &found, sizeof(found)); /* C has no cast between the two */
-    found = dlsym(RTLD_NEXT, "recvmsg");
-    memcpy(&next_recvmsg, &found, sizeof(found));
-    if (!next_accept4 || !next_recvmsg)
-        abort();
-}
-#endif
-
-static void find_next_once(void)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, find_next);
-}
 
 /* --- all of the following under the lock --- */
 
@@ -175,40 +115,6 @@ static unsigned count_of(const struct door *door, const struct sluice_host *host
     return count;
 }
 
-static bool is_paused(const struct door *door, const struct sluice_host *host, uint64_t now_ns)
-{
-    for (unsigned i = 0; i < MAX_PAUSED; i++) {
-        const struct paused_host *paused = &door->paused[i];
-        if (paused->cuts == 0 || !sluice_host_is_same(&paused->host, host))
-            continue;
-        const unsigned doublings =
-            paused->cuts - 1 < MAX_PAUSE_DOUBLINGS ? paused->cuts - 1 : MAX_PAUSE_DOUBLINGS;
-        return now_ns - paused->cut_ns < (uint64_t)PAUSE_NS << doublings;
-    }
-    return false;
-}
-
-static void pause_host(struct door *door, const struct sluice_host *host, uint64_t now_ns)
-{
-    struct paused_host *place = &door->paused[0];
-    for (unsigned i = 0; i < MAX_PAUSED; i++) {
-        struct paused_host *paused = &door->paused[i];
-        if (paused->cuts > 0 && sluice_host_is_same(&paused->host, host)) {
-            if (now_ns - paused->cut_ns > FORGIVE_NS)
-                paused->cuts = 0;
-            place = paused;
-            break;
-        }
-        if (paused->cut_ns < place->cut_ns)
-            place = paused;
-    }
-    if (!sluice_host_is_same(&place->host, host))
-        place->cuts = 0;
-    place->host = *host;
-    place->cuts++;
-    place->cut_ns = now_ns;
-}
-
 /* In the place of a refusal. */
 #define LET_IN SLUICE_RPC_NUM_REFUSALS
 
@@ -227,7 +133,7 @@ static const char *refusal_text(enum sluice_rpc_refusal refusal)
 static enum sluice_rpc_refusal why_not(struct door *door, const struct sluice_host *host,
                                        uint64_t now_ns)
 {
-    if (is_paused(door, host, now_ns))
+    if (host_pauses_has(&door->pauses, host, now_ns))
         return SLUICE_RPC_REFUSED_PAUSED;
     const struct door_limits *limits = &door->limits;
     for (int i = 0; i < 2; i++) {
@@ -310,20 +216,13 @@ void door_report(struct door *door)
 
 /* --- addresses --- */
 
-union address {
-    struct sockaddr any;
-    struct sockaddr_in v4;
-    struct sockaddr_in6 v6;
-    struct sockaddr_storage room;
-};
-
-static int port_of(const union address *address)
+static int port_of(const struct sockaddr *address)
 {
-    switch (address->any.sa_family) {
+    switch (address->sa_family) {
     case AF_INET:
-        return ntohs(address->v4.sin_port);
+        return ntohs(((const struct sockaddr_in *)(const void *)address)->sin_port);
     case AF_INET6:
-        return ntohs(address->v6.sin6_port);
+        return ntohs(((const struct sockaddr_in6 *)(const void *)address)->sin6_port);
     case AF_UNIX:
         return DOOR_UNIX;
     default:
@@ -334,24 +233,25 @@ static int port_of(const union address *address)
 /* The door that this socket, a listener or a connection, belongs to; NULL: none. */
 static struct door *door_of(int fd)
 {
-    union address own = {.any = {0}};
+    struct sockaddr_storage own = {0};
+    struct sockaddr *address = (struct sockaddr *)&own;
     socklen_t len = sizeof(own);
-    if (getsockname(fd, &own.any, &len) != 0)
+    if (getsockname(fd, address, &len) != 0)
         return NULL;
-    const int port = port_of(&own);
+    const int port = port_of(address);
     struct door *door = port ? doors : NULL;
     while (door && door->port != port)
         door = door->next;
     return door;
 }
 
-/* --- accept4 --- */
+/* --- connections that come --- */
 
 /* Lets a new connection in, or says why not. */
-static enum sluice_rpc_refusal admit(struct door *door, int fd, const union address *peer,
+static enum sluice_rpc_refusal admit(struct door *door, int fd, const struct sockaddr *peer,
                                      uint64_t now_ns)
 {
-    const struct sluice_host host = sluice_host_of(&peer->any);
+    const struct sluice_host host = sluice_host_of(peer);
     ino_t inode;
     if (fd >= (int)DOOR_MAX_DESCRIPTORS || !inode_of(fd, &inode))
         return SLUICE_RPC_REFUSED_NO_DESCRIPTOR;
@@ -380,8 +280,7 @@ static enum sluice_rpc_refusal admit(struct door *door, int fd, const union addr
     return LET_IN;
 }
 
-/* True if the connection was one of a server's and was refused. */
-static bool is_refused(int fd, const union address *peer)
+bool door_refuses(int fd, const struct sockaddr *peer)
 {
     const uint64_t now_ns = sluice_clock_ns();
     struct report report = {0};
@@ -391,7 +290,7 @@ static bool is_refused(int fd, const union address *peer)
     if (door)
         why = admit(door, fd, peer, now_ns);
     if (why != LET_IN) {
-        const struct sluice_host host = sluice_host_of(&peer->any);
+        const struct sluice_host host = sluice_host_of(peer);
         report = note(door, &door->refused[why], &host, refusal_text(why), now_ns);
     }
     pthread_mutex_unlock(&lock);
@@ -402,22 +301,22 @@ static bool is_refused(int fd, const union address *peer)
     return true;
 }
 
-/* No descriptor is left: accepts a connection with the one in reserve and closes it. */
-static bool refuse_with_reserve(int listener)
+bool door_refuses_with_reserve(int listener, accept4_fn *accept)
 {
     const uint64_t now_ns = sluice_clock_ns();
     struct report report = {0};
-    union address peer = {.any = {0}};
-    socklen_t len = sizeof(peer);
+    struct sockaddr_storage room = {0};
+    struct sockaddr *peer = (struct sockaddr *)&room;
+    socklen_t len = sizeof(room);
     pthread_mutex_lock(&lock);
     struct door *door = door_of(listener);
     if (reserve_fd >= 0)
         close(reserve_fd);
     reserve_fd = -1;
-    const int fd = next_accept4(listener, &peer.any, &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    const int fd = accept(listener, peer, &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd >= 0) {
         close(fd);
-        const struct sluice_host host = sluice_host_of(&peer.any);
+        const struct sluice_host host = sluice_host_of(peer);
         if (door)
             report = note(door, &door->refused[SLUICE_RPC_REFUSED_NO_DESCRIPTOR], &host,
                           refusal_text(SLUICE_RPC_REFUSED_NO_DESCRIPTOR), now_ns);
@@ -428,62 +327,15 @@ static bool refuse_with_reserve(int listener)
     return fd >= 0;
 }
 
-static bool is_ours(int listener)
+bool door_has(int listener)
 {
     pthread_mutex_lock(&lock);
-    const bool is_ours = doors && door_of(listener) != NULL;
+    const bool has = doors && door_of(listener) != NULL;
     pthread_mutex_unlock(&lock);
-    return is_ours;
+    return has;
 }
 
-/* Whether an error of accept4() concerns this connection or is temporary, rather than the listener.
- */
-static bool is_passing(int error)
-{
-    switch (error) {
-    case EBADF:
-    case EFAULT:
-    case EINVAL: /* also: the listener was shut down */
-    case ENOTSOCK:
-        return false;
-    default:
-        return true;
-    }
-}
-
-SLUICE_EXPORTED int accept4(int fd, struct sockaddr *addr, socklen_t *addr_len, int flags)
-{
-    find_next_once();
-    for (;;) {
-        union address peer = {.any = {0}};
-        socklen_t len = sizeof(peer);
-        const int accepted = next_accept4(fd, &peer.any, &len, flags);
-        if (accepted < 0) {
-            const int error = errno;
-            if (error == EAGAIN || error == EINTR || !is_passing(error) || !is_ours(fd)) {
-                errno = error;
-                return -1;
-            }
-            if (error == EMFILE || error == ENFILE) {
-                if (refuse_with_reserve(fd))
-                    continue;
-            } else if (error != ENOBUFS && error != ENOMEM) {
-                continue; /* an error of the connection, which is gone from the queue */
-            }
-            errno = EAGAIN; /* the next connection wakes the listener */
-            return -1;
-        }
-        if (is_refused(accepted, &peer))
-            continue;
-        if (addr && addr_len) {
-            memcpy(addr, &peer, *addr_len < len ? *addr_len : len);
-            *addr_len = len;
-        }
-        return accepted;
-    }
-}
-
-/* --- recvmsg --- */
+/* --- connections that are cut --- */
 
 /* Under the lock, as is the following. */
 static struct report cut(struct connection *connection, const char *why, uint64_t now_ns)
@@ -511,7 +363,7 @@ static struct report watch_frames(struct connection *connection, const struct ms
         forget(connection); /* it is another socket by now */
         return (struct report){0};
     }
-    pause_host(connection->door, &connection->host, now_ns);
+    host_pauses_add(&connection->door->pauses, &connection->host, now_ns);
     return cut(connection, frame_verdict_text(verdict), now_ns);
 }
 
@@ -567,15 +419,14 @@ static struct report watch_memory(struct door *door, uint64_t now_ns)
     return report;
 }
 
-/* Cuts the connection if what came on it is a flood, and those that memory asks for.  True: this
- * one. */
-static bool is_flood(int fd, const struct msghdr *message, size_t len)
+bool door_cuts(int fd, const struct msghdr *message, size_t len)
 {
     const uint64_t now_ns = sluice_clock_ns();
     struct report of_frames = {0}, of_memory = {0};
     bool is_cut = false;
     pthread_mutex_lock(&lock);
-    struct connection *connection = connections ? &connections[fd] : NULL;
+    struct connection *connection =
+        connections && fd < (int)DOOR_MAX_DESCRIPTORS ? &connections[fd] : NULL;
     if (connection && connection->door) {
         struct door *door = connection->door;
         connection->received += len;
@@ -590,35 +441,11 @@ static bool is_flood(int fd, const struct msghdr *message, size_t len)
     return is_cut;
 }
 
-SLUICE_EXPORTED ssize_t recvmsg(int fd, struct msghdr *message, int flags)
-{
-    find_next_once();
-    const ssize_t len = next_recvmsg(fd, message, flags);
-    if (len <= 0 || flags != 0 || fd >= (int)DOOR_MAX_DESCRIPTORS)
-        return len;
-    return is_flood(fd, message, (size_t)len) ? 0 : len; /* 0: the peer has closed */
-}
-
 /* --- doors --- */
-
-bool door_is_before_grpc(void)
-{
-    /* C has no casts from functions to data. */
-    accept4_fn *const ours = accept4;
-    void (*const grpcs)(void) = grpc_init;
-    void *own, *library;
-    memcpy(&own, &ours, sizeof(own));
-    memcpy(&library, &grpcs, sizeof(library));
-    Dl_info own_object, library_object;
-    return dlsym(RTLD_DEFAULT, "accept4") == own ||
-           (dladdr(own, &own_object) && dladdr(library, &library_object) &&
-            own_object.dli_fbase == library_object.dli_fbase);
-}
 
 sluice_status door_open(const struct door_limits *limits, struct door **door,
                         struct sluice_err *err)
 {
-    find_next_once();
     struct door *made = calloc(1, sizeof(*made));
     if (!made)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a server's connections");

@@ -5,21 +5,16 @@
 #include "rpc/rpc.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+#include <sys/socket.h>
 
 /* Private to lib/rpc: limits connections to a server and cuts connections that flood it.
  *
- * gRPC 1.51 accepts connections without a limit, and its listener stops for good once accept4() has
- * failed (with EMFILE, for example).  With grpc_server_add_channel_from_fd() we could accept, but
- * such a connection lacks a deadline for the handshake, TLS and its peer's name, and goes to a
- * random thread.  So the library keeps its listener, and this file defines accept4() and recvmsg()
- * for the program, which override those of the C library:
- *
- *     accept4   refuses connections above a limit (in all, of one address, out of descriptors), and
- *               never fails but for want of a connection or at the listener's end
- *     recvmsg   cuts connections that flood (frame_watch.h), unless they are encrypted, and, while
- *               the process holds too much memory, those of strangers, who have made no call that
- *               was admitted, the newest first; then any that sends more than a trainer does
+ * A connection above a limit (in all, of one address, out of descriptors) is closed on arrival.  One
+ * that floods (frame_watch.h) is cut unless it is encrypted, and, while the process holds too much
+ * memory, those of strangers, who have made no call that was admitted, the newest first; then any
+ * that sends more than a trainer does.  interpose.h asks for both.
  *
  * Other sockets are not affected.  A connection is identified by its descriptor and its socket's
  * inode, so its end need not be reported.
@@ -36,10 +31,6 @@ struct door_limits {
     bool (*is_over)(void *ctx);
     void *ctx;
 };
-
-/* Whether gRPC calls these functions: yes if they are in the program, or in the same object as
- * gRPC; no in a shared library with its own gRPC. */
-bool door_is_before_grpc(void);
 
 /* Opens a door without a listener. */
 SLUICE_MUST_USE sluice_status door_open(const struct door_limits *limits, struct door **door,
@@ -63,6 +54,20 @@ bool door_has_seen_expected(struct door *door);
 
 /* Connections may use descriptors from 0 to this; connections with higher ones are refused. */
 #define DOOR_MAX_DESCRIPTORS (1u << 16)
+
+/* Whether this listener is one of a server's. */
+bool door_has(int listener);
+
+/* Whether a connection that was accepted is one of a server's and above a limit: then it is closed. */
+bool door_refuses(int fd, const struct sockaddr *peer);
+
+/* Without a descriptor left: accepts a connection with the one in reserve and closes it.  False: there
+ * was none. */
+typedef int accept4_fn(int, struct sockaddr *, socklen_t *, int);
+bool door_refuses_with_reserve(int listener, accept4_fn *accept);
+
+/* `len` bytes came on a socket: whether its connection is cut, now or before. */
+bool door_cuts(int fd, const struct msghdr *message, size_t len);
 
 /* Logs refusals not logged yet, at most once a second. */
 void door_report(struct door *door);
