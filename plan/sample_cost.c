@@ -241,6 +241,8 @@ static double model_op_s(const struct sluice_pipeline *pipeline, unsigned op,
         return TO_TENSOR_S_PER_BYTE * bytes;
     case SLUICE_OP_SCALE:
         return NORMALIZE_S_PER_BYTE * bytes;
+    case SLUICE_OP_VIEWS:
+        return RESIZE_S_PER_PIXEL * pixels * sluice_pipeline_num_views(pipeline);
     case SLUICE_OP_UPRIGHT:
     case SLUICE_OP_MIRROR:
     case SLUICE_OP_TABLE:

@@ -129,11 +129,18 @@ static void print_draws(const char *image, const char *out, const struct sluice_
     json_decref(json);
 }
 
-static sluice_status write_sample(const char *path, const struct sluice_sample *sample,
-                                  struct sluice_err *err)
+static sluice_status write_sample(const char *path, const struct sluice_pipeline *pipeline,
+                                  const struct sluice_sample *sample, struct sluice_err *err)
 {
     const size_t width = sample->width, height = sample->height, channels = sample->channels;
     const struct sluice_buf *data = sample->data;
+    if (sluice_pipeline_num_views(pipeline) > 1 &&
+        sample->ops_done >= sluice_pipeline_u8_split(pipeline)) {
+        const bool is_u8 = sample->kind == SLUICE_KIND_U8;
+        return sluice_npy_write(path, is_u8 ? "|u1" : "<f4",
+                                (const size_t[]){data->len / (is_u8 ? 1 : sizeof(float))}, 1,
+                                data->data, data->len, err);
+    }
     switch (sample->kind) {
     case SLUICE_KIND_FILE:
         return sluice_npy_write(path, "|u1", (const size_t[]){data->len}, 1, data->data, data->len,
@@ -170,7 +177,7 @@ static sluice_status run_one(const struct tensor *tensor, const char *image,
         status = sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a path");
     }
     if (status == SLUICE_OK)
-        status = write_sample(path, &sample, err);
+        status = write_sample(path, tensor->pipeline, &sample, err);
     if (status == SLUICE_OK) {
         const uint32_t width = is_turned ? info.height : info.width;
         const uint32_t height = is_turned ? info.width : info.height;
@@ -299,7 +306,8 @@ int sluice_dataset_cmd_tensor(int argc, char **argv)
         .options = options,
         .num_options = SLUICE_ARRAY_LEN(options),
         .groups = groups,
-        .epilog = "u8 results are height x width x 3, float32 results 3 x height x width.",
+        .epilog = "u8 results are height x width x 3, float32 results 3 x height x width.  The "
+                  "results of several views are one row of numbers, view after view.",
     };
     const struct sluice_cli_result parsed = sluice_cli_parse(&cli, argc, argv);
     if (parsed.should_exit)

@@ -13,6 +13,8 @@ static struct sluice_size walk(const struct sluice_pipeline *pipeline, unsigned 
     const struct sluice_draw_key any = {0}; /* sizes do not depend on draws */
     for (unsigned i = from; i < to; i++) {
         union sluice_drawn drawn;
+        if (pipeline->ops[i].type->kind == SLUICE_OP_VIEWS)
+            size = pipeline->view_sizes[0];
         if (pipeline->ops[i].type->kind != SLUICE_OP_RESAMPLE)
             continue;
         sluice_op_draw(&pipeline->ops[i], &any, size, &drawn);

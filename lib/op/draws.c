@@ -129,31 +129,54 @@ static void write_list(FILE *out, const struct sluice_drawn_op *list, unsigned n
     }
 }
 
-sluice_status sluice_pipeline_write_draws(const struct sluice_pipeline *pipeline,
-                                          const struct sluice_draw_key *key, uint32_t width,
-                                          uint32_t height, char **json, struct sluice_err *err)
+static void write_views(FILE *out, const struct sluice_pipeline *pipeline,
+                        const struct sluice_draw_key *key, struct sluice_size size);
+
+/* Writes the draws of the ops [first, u8_split) for an image of this size. */
+static void write_ops(FILE *out, const struct sluice_pipeline *pipeline, unsigned first,
+                      const struct sluice_draw_key *key, struct sluice_size size)
 {
-    struct sluice_size size = {width, height};
-    char *text = NULL;
-    size_t len;
-    FILE *out = open_memstream(&text, &len);
-    if (!out)
-        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the draws of a sample");
     fputs("[", out);
     bool is_first = true;
-    for (unsigned op = 1; op < pipeline->u8_split; op++) {
+    for (unsigned op = first; op < pipeline->u8_split; op++) {
         const enum sluice_op_kind kind = pipeline->ops[op].type->kind;
         struct sluice_drawn_op list[SLUICE_MAX_DRAWN_OPS];
         const unsigned num = kind == SLUICE_OP_UPRIGHT
                                  ? 0
                                  : sluice_pixels_resolve(&pipeline->ops[op], 1, key, size, list);
         fputs(is_first || num == 0 ? "" : ",", out);
-        write_list(out, list, num);
+        if (kind == SLUICE_OP_VIEWS)
+            write_views(out, pipeline, key, size);
+        else
+            write_list(out, list, num);
         is_first = is_first && num == 0;
         if (kind == SLUICE_OP_RESAMPLE)
             size = list[0].drawn.resample.out;
     }
     fputs("]", out);
+}
+
+static void write_views(FILE *out, const struct sluice_pipeline *pipeline,
+                        const struct sluice_draw_key *key, struct sluice_size size)
+{
+    fputs("{\"op\":\"views\",\"views\":[", out);
+    for (unsigned i = 0; i < pipeline->num_views; i++) {
+        fputs(i ? "," : "", out);
+        write_ops(out, pipeline->views[i], pipeline->views[i]->first_owned, key, size);
+    }
+    fputs("]}", out);
+}
+
+sluice_status sluice_pipeline_write_draws(const struct sluice_pipeline *pipeline,
+                                          const struct sluice_draw_key *key, uint32_t width,
+                                          uint32_t height, char **json, struct sluice_err *err)
+{
+    char *text = NULL;
+    size_t len;
+    FILE *out = open_memstream(&text, &len);
+    if (!out)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the draws of a sample");
+    write_ops(out, pipeline, 1, key, (struct sluice_size){width, height});
     if (fclose(out) != 0) {
         free(text);
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the draws of a sample");

@@ -21,6 +21,12 @@ static bool is_box(const struct sluice_pipeline *pipeline, unsigned split)
     return split == 1 && sluice_pipeline_packs_box(pipeline);
 }
 
+/* Several views are not packed. */
+static bool suits(const struct sluice_pipeline *pipeline)
+{
+    return sluice_pipeline_num_views(pipeline) == 1;
+}
+
 /* Turns a file into the packed pixels of its crop box. */
 static sluice_status pack_box(const struct sluice_pipeline *pipeline,
                               struct sluice_scratch *scratch, struct sluice_sample *sample,
@@ -33,14 +39,14 @@ static sluice_status pack_box(const struct sluice_pipeline *pipeline,
     sluice_status status = sluice_image_probe(file->data, file->len, &info, err);
     if (status)
         return status;
-    struct sluice_rgb rgb;
-    status = sluice_read_file_box(pipeline, scratch, sample, &rgb, err);
+    struct sluice_region region;
+    status = sluice_read_file_region(pipeline, scratch, sample, &region, err);
     if (status)
         return status;
     struct sluice_buf *packed = NULL;
-    status = sluice_pack_rgb(scratch->packer, rgb.pixels->data, rgb.width, rgb.height, 0,
-                             scratch->pool, &packed, err);
-    sluice_buf_unref(rgb.pixels);
+    status = sluice_pack_rgb(scratch->packer, region.rgb.pixels->data, region.rgb.width,
+                             region.rgb.height, 0, scratch->pool, &packed, err);
+    sluice_buf_unref(region.rgb.pixels);
     if (status)
         return status;
     if (packed->len >= file->len) {
@@ -59,6 +65,8 @@ sluice_status sluice_pipeline_pack(const struct sluice_pipeline *pipeline,
 {
     if (end > pipeline->num_ops || sluice_pipeline_kind(pipeline, end) != SLUICE_KIND_U8)
         return sluice_fail(err, SLUICE_E_INVALID, "split %u of this pipeline is not u8", end);
+    if (!suits(pipeline))
+        return sluice_fail(err, SLUICE_E_INVALID, "the pixels of several views are not packed");
     if (is_box(pipeline, end))
         return pack_box(pipeline, scratch, sample, err);
     sluice_status status = sluice_pipeline_run(pipeline, scratch, sample, end, err);
@@ -170,6 +178,7 @@ const struct sluice_form_type sluice_form_u8_packed = {
     .kind = SLUICE_KIND_U8,
     .is_work = true,
     .cost = {.encode = pack_cost, .open = unpack_cost, .bytes = packed_bytes},
+    .suits = suits,
     .is_offered = is_offered,
     .takes_box = is_box,
     .check = check,

@@ -112,15 +112,19 @@ static const struct sluice_op *find_blend(const struct sluice_op *op)
 sluice_status sluice_pipeline_check_geometry(const struct sluice_pipeline *pipeline,
                                              struct sluice_err *err)
 {
-    for (unsigned op = 0; op < pipeline->num_ops; op++) {
+    sluice_status status = SLUICE_OK;
+    for (unsigned v = 0; pipeline->views[0] && status == SLUICE_OK && v < pipeline->num_views; v++)
+        status = sluice_pipeline_check_geometry(pipeline->views[v], err);
+    for (unsigned op = 0; status == SLUICE_OK && op < pipeline->num_ops; op++) {
         const struct sluice_op *blend = find_blend(&pipeline->ops[op]);
         if (blend)
-            return sluice_fail(err, SLUICE_E_INVALID,
-                               "op %u (%s) mixes images whose pixels were moved apart, so that no "
-                               "geometry describes its result",
-                               blend->index + 1, blend->type->name);
+            status =
+                sluice_fail(err, SLUICE_E_INVALID,
+                            "op %u (%s) mixes images whose pixels were moved apart, so that no "
+                            "geometry describes its result",
+                            blend->index + 1, blend->type->name);
     }
-    return SLUICE_OK;
+    return status;
 }
 
 static void append_resample(double all[9], const struct sluice_resample *r)
@@ -169,10 +173,11 @@ void sluice_pipeline_geometry(const struct sluice_pipeline *pipeline,
     made.width = made.crop_width = size.width;
     made.height = made.crop_height = size.height;
     bool has_crop = false;
-    for (unsigned op = sluice_first_op(pipeline); op < pipeline->u8_split; op++) {
-        const struct sluice_op_type *type = pipeline->ops[op].type;
+    const struct sluice_pipeline *own = sluice_pipeline_view(pipeline, view);
+    for (unsigned op = sluice_first_op(own); op < own->u8_split; op++) {
+        const struct sluice_op_type *type = own->ops[op].type;
         struct sluice_drawn_op list[SLUICE_MAX_DRAWN_OPS];
-        const unsigned num = sluice_pixels_resolve(&pipeline->ops[op], 1, key, size, list);
+        const unsigned num = sluice_pixels_resolve(&own->ops[op], 1, key, size, list);
         if (type->kind == SLUICE_OP_RESAMPLE) {
             const struct sluice_resample *r = &list[0].drawn.resample;
             append_resample(made.matrix, r);

@@ -170,7 +170,7 @@ static sluice_status parse_epochs(struct sluice_spec_text *text,
 static sluice_status parse_word(struct sluice_spec_text *text, const struct sluice_op_param *param,
                                 uint32_t *word, struct sluice_err *err)
 {
-    const size_t len = strcspn(text->at, ":,)");
+    const size_t len = strcspn(text->at, ":,)]");
     for (uint32_t i = 0; param->words[i]; i++) {
         if (strlen(param->words[i]) == len && memcmp(text->at, param->words[i], len) == 0) {
             *word = i;
@@ -444,7 +444,7 @@ static sluice_status parse_named(struct sluice_op *op, struct sluice_spec_text *
                                  bool *is_given, struct sluice_err *err)
 {
     const struct sluice_op_param *params = op->type->params;
-    const size_t len = strcspn(text->at, "=:,()");
+    const size_t len = strcspn(text->at, "=:,()[]");
     sluice_status status;
     for (size_t i = 0; params && params[i].name; i++) {
         if (is_given[i] || strlen(params[i].name) != len || text->at[len] != '=' ||

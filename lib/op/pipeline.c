@@ -19,8 +19,10 @@ void sluice_pipeline_destroy(struct sluice_pipeline *pipeline)
 {
     if (!pipeline)
         return;
-    for (unsigned i = 0; i < pipeline->num_ops; i++)
+    for (unsigned i = pipeline->first_owned; i < pipeline->num_ops; i++)
         sluice_op_clear(&pipeline->ops[i]);
+    for (unsigned i = 0; i < SLUICE_MAX_VIEWS; i++)
+        sluice_pipeline_destroy(pipeline->views[i]);
     free(pipeline);
 }
 
@@ -90,6 +92,15 @@ unsigned sluice_pipeline_u8_split(const struct sluice_pipeline *pipeline)
     return pipeline->u8_split;
 }
 
+static struct sluice_known_size known_size_of_views(const struct sluice_pipeline *pipeline)
+{
+    struct sluice_known_size known = sluice_known_exactly(pipeline->view_sizes[0]);
+    for (unsigned i = 1; i < pipeline->num_views; i++)
+        known.more_pixels +=
+            (uint64_t)pipeline->view_sizes[i].width * pipeline->view_sizes[i].height;
+    return known;
+}
+
 struct sluice_known_size sluice_pipeline_known_size(const struct sluice_pipeline *pipeline,
                                                     unsigned split)
 {
@@ -98,6 +109,8 @@ struct sluice_known_size sluice_pipeline_known_size(const struct sluice_pipeline
         const struct sluice_op *op = &pipeline->ops[i];
         if (op->type->known_size)
             known = op->type->known_size(op->params, known);
+        else if (op->type->kind == SLUICE_OP_VIEWS)
+            known = known_size_of_views(pipeline);
     }
     return known;
 }
@@ -110,7 +123,8 @@ uint64_t sluice_known_size_pixels(struct sluice_known_size known, uint32_t width
     else if (known.shorter || known.longer)
         size = sluice_size_with_sides(known.shorter, known.longer, size);
     const uint64_t pixels = ((uint64_t)size.width + known.padding.width) *
-                            ((uint64_t)size.height + known.padding.height);
+                                ((uint64_t)size.height + known.padding.height) +
+                            known.more_pixels;
     if (known.max_pixels == 0)
         return pixels;
     return pixels < known.min_pixels   ? known.min_pixels
@@ -146,6 +160,13 @@ struct sluice_size sluice_pipeline_view_size(const struct sluice_pipeline *pipel
 {
     assert(view < pipeline->num_views);
     return pipeline->view_sizes[view];
+}
+
+const struct sluice_pipeline *sluice_pipeline_view(const struct sluice_pipeline *pipeline,
+                                                   unsigned view)
+{
+    assert(view < pipeline->num_views);
+    return pipeline->views[view] ? pipeline->views[view] : pipeline;
 }
 
 size_t sluice_pipeline_u8_bytes(const struct sluice_pipeline *pipeline)

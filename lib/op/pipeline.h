@@ -96,6 +96,12 @@ unsigned sluice_pipeline_u8_split(const struct sluice_pipeline *pipeline);
 unsigned sluice_pipeline_num_views(const struct sluice_pipeline *pipeline);
 struct sluice_size sluice_pipeline_view_size(const struct sluice_pipeline *pipeline, unsigned view);
 
+/* The pipeline that makes one view alone: with op `views`, the ops before it and those of the view,
+ * with the same draws, up to the last pixels.  Lives as long as `pipeline`; without views it is
+ * `pipeline` itself. */
+const struct sluice_pipeline *sluice_pipeline_view(const struct sluice_pipeline *pipeline,
+                                                   unsigned view);
+
 /* Bytes of one finished sample (f32) and of its u8 pixels: the views one after the other, each
  * without gaps.  0 if they depend on the image. */
 size_t sluice_pipeline_output_bytes(const struct sluice_pipeline *pipeline);
@@ -158,7 +164,8 @@ struct sluice_draws sluice_pipeline_draws(const struct sluice_pipeline *pipeline
  *     [{"op":"random_resized_crop","from":{"left":..},"to":[224,224],"filter":"bilinear","keep":{..}},
  *      {"op":"hflip","mirrored":true},{"op":"brightness","factor":1.2},
  *      {"op":"rotate","matrix":[..6..],"filter":"nearest","fill":[0,0,0]},
- *      {"op":"augmix","weights":[0.5,0.2,0.3],"branches":[[{"op":"equalize"}],[..]]}]
+ *      {"op":"augmix","weights":[0.5,0.2,0.3],"branches":[[{"op":"equalize"}],[..]]},
+ *      {"op":"views","views":[[{"op":"random_resized_crop",..},..],[..]]}]
  * width and height are the decoded image's, both at least 1; free() the text. */
 SLUICE_MUST_USE sluice_status sluice_pipeline_write_draws(const struct sluice_pipeline *pipeline,
                                                           const struct sluice_draw_key *key,

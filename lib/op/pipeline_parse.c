@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Checks the order of ops: decode, then image ops, then to_tensor, then normalize. */
+/* Checks the order of ops: decode, then image ops, then to_tensor, then normalize.  A view has
+ * image ops alone. */
 static sluice_status check_order(const struct sluice_pipeline *pipeline, enum sluice_op_kind kind,
                                  const struct sluice_spec_text *text, struct sluice_err *err)
 {
@@ -18,6 +19,10 @@ static sluice_status check_order(const struct sluice_pipeline *pipeline, enum sl
     if (n == SLUICE_PIPELINE_MAX_OPS)
         return sluice_spec_fail(text, err, "a pipeline has at most %d ops",
                                 SLUICE_PIPELINE_MAX_OPS);
+    if (pipeline->first_owned > 0 && !sluice_op_kind_draws(kind))
+        return sluice_spec_fail(text, err, "a view has only ops that change pixels");
+    if (pipeline->views[0] && kind != SLUICE_OP_TENSOR && kind != SLUICE_OP_SCALE)
+        return sluice_spec_fail(text, err, "only to_tensor may follow views");
     if ((n == 0) != (kind == SLUICE_OP_DECODE))
         return sluice_spec_fail(text, err, "decode stands first, and only there");
     if (kind == SLUICE_OP_UPRIGHT && n != 1)
@@ -77,7 +82,7 @@ static sluice_status parse_node(struct sluice_op *op, struct sluice_spec_text *t
 {
     text->op = *num_nodes + 1;
     text->op_name = text->at;
-    text->op_name_len = strcspn(text->at, ",=:()");
+    text->op_name_len = strcspn(text->at, ",=:()[]");
     const struct sluice_op_type *type = sluice_op_type_find(text->op_name, text->op_name_len);
     if (!type) {
         char near[300];
@@ -124,12 +129,16 @@ static unsigned most_drawn(const struct sluice_op *op)
     return most < SLUICE_MAX_DRAWN_OPS + 1 ? most : SLUICE_MAX_DRAWN_OPS + 1;
 }
 
+static sluice_status parse_views(struct sluice_pipeline *pipeline, struct sluice_spec_text *text,
+                                 unsigned *num_nodes, struct sluice_err *err);
+
+/* Parses an op of a pipeline, or of the view with this number (from 1; 0: of no view). */
 static sluice_status parse_op(struct sluice_pipeline *pipeline, struct sluice_spec_text *text,
-                              struct sluice_err *err)
+                              unsigned *num_nodes, unsigned view, struct sluice_err *err)
 {
     struct sluice_op op = {0};
     const struct sluice_spec_text start = *text;
-    sluice_status status = parse_node(&op, text, &pipeline->num_nodes, 0, err);
+    sluice_status status = parse_node(&op, text, num_nodes, 0, err);
     if (status != SLUICE_OK)
         return status;
     assert(op.type);
@@ -142,13 +151,13 @@ static sluice_status parse_op(struct sluice_pipeline *pipeline, struct sluice_sp
     if (status == SLUICE_OK && pipeline->most_drawn > SLUICE_MAX_DRAWN_OPS)
         status = sluice_spec_fail(&name, err, "a sample would run more than %u ops",
                                   SLUICE_MAX_DRAWN_OPS);
-    if (status == SLUICE_OK && *text->at && *text->at != ',')
-        status = sluice_spec_fail(text, err, "nothing more belongs here");
+    if (status == SLUICE_OK && op.type->kind == SLUICE_OP_VIEWS)
+        status = parse_views(pipeline, text, num_nodes, err);
     if (status != SLUICE_OK) {
         sluice_op_clear(&op);
         return status;
     }
-    sluice_op_set_places(&op, 0);
+    sluice_op_set_places(&op, view);
     pipeline->ops[pipeline->num_ops++] = op;
     const struct sluice_decode_params *decode =
         op.type->kind == SLUICE_OP_DECODE ? op.params : NULL;
@@ -159,6 +168,84 @@ static sluice_status parse_op(struct sluice_pipeline *pipeline, struct sluice_sp
     else if (op.type->kind != SLUICE_OP_TENSOR)
         pipeline->u8_split = pipeline->num_ops;
     return SLUICE_OK;
+}
+
+static void find_stages(struct sluice_pipeline *pipeline);
+
+/* The ops of one view, up to its ']'. */
+static sluice_status parse_view(struct sluice_pipeline *pipeline, struct sluice_spec_text *text,
+                                unsigned *num_nodes, struct sluice_err *err)
+{
+    struct sluice_pipeline *view = calloc(1, sizeof(*view));
+    if (!view)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a pipeline");
+    const unsigned number = pipeline->num_views++;
+    pipeline->views[number] = view;
+    memcpy(view->ops, pipeline->ops, pipeline->num_ops * sizeof(view->ops[0]));
+    view->num_ops = view->u8_split = view->first_owned = pipeline->num_ops;
+    view->most_drawn = pipeline->most_drawn;
+    view->numerics = pipeline->numerics;
+    sluice_status status;
+    do {
+        status = parse_op(view, text, num_nodes, number + 1, err);
+    } while (status == SLUICE_OK && sluice_spec_accept(text, ","));
+    if (status != SLUICE_OK)
+        return status;
+    find_stages(view);
+    pipeline->view_sizes[number] = view->view_sizes[0];
+    return view->view_sizes[0].width > 0
+               ? SLUICE_OK
+               : sluice_spec_fail(text, err,
+                                  "a view ends in a fixed size: it needs a crop, or "
+                                  "resize=HEIGHTxWIDTH");
+}
+
+/* Parses "[op,op,...]" or "Nx[op,op,...]", N views with draws of their own. */
+static sluice_status parse_copies(struct sluice_pipeline *pipeline, struct sluice_spec_text *text,
+                                  unsigned *num_nodes, struct sluice_err *err)
+{
+    const struct sluice_spec_text start = *text;
+    uint32_t num = 1;
+    const bool has_num = *text->at >= '0' && *text->at <= '9';
+    if (has_num && (sluice_spec_size(text, &num, NULL) != SLUICE_OK || num > SLUICE_MAX_VIEWS ||
+                    pipeline->num_views + num > SLUICE_MAX_VIEWS))
+        return sluice_spec_fail(&start, err, "a sample has 1 to %d views", SLUICE_MAX_VIEWS);
+    if (pipeline->num_views == SLUICE_MAX_VIEWS)
+        return sluice_spec_fail(&start, err, "a sample has at most %d views", SLUICE_MAX_VIEWS);
+    if ((has_num && !sluice_spec_accept(text, "x")) || !sluice_spec_accept(text, "["))
+        return sluice_spec_fail(text, err, "a view is wanted here: [OP,...], or 2x[OP,...]");
+    pipeline->num_copies[pipeline->num_views] = num;
+    const struct sluice_spec_text ops = *text;
+    const unsigned first_node = *num_nodes;
+    sluice_status status = SLUICE_OK;
+    for (uint32_t i = 0; status == SLUICE_OK && i < num; i++) {
+        *text = ops;
+        *num_nodes = first_node; /* ops count once, whatever the number of copies */
+        status = parse_view(pipeline, text, num_nodes, err);
+    }
+    if (status == SLUICE_OK && !sluice_spec_accept(text, "]"))
+        status = sluice_spec_fail(text, err, "',' or ']' is wanted here");
+    return status;
+}
+
+static sluice_status parse_views(struct sluice_pipeline *pipeline, struct sluice_spec_text *text,
+                                 unsigned *num_nodes, struct sluice_err *err)
+{
+    struct sluice_spec_text views = *text;
+    if (!sluice_spec_accept(text, "("))
+        return sluice_spec_fail(text, err, "'(' and views are wanted here");
+    sluice_status status;
+    do {
+        views.at = text->at;
+        *text = views;
+        status = parse_copies(pipeline, text, num_nodes, err);
+    } while (status == SLUICE_OK && sluice_spec_accept(text, ","));
+    if (status != SLUICE_OK)
+        return status;
+    views.at = text->at;
+    *text = views;
+    return sluice_spec_accept(text, ")") ? SLUICE_OK
+                                         : sluice_spec_fail(text, err, "',' or ')' is wanted here");
 }
 
 /* The canonical text as it grows. */
@@ -197,14 +284,38 @@ static void write_op(struct spec *spec, const struct sluice_op *op)
     append(spec, modifiers);
 }
 
+static void write_ops(struct spec *spec, const struct sluice_pipeline *pipeline);
+
+static void write_views(struct spec *spec, const struct sluice_pipeline *pipeline)
+{
+    for (unsigned i = 0; i < pipeline->num_views; i += pipeline->num_copies[i]) {
+        char copies[16] = "";
+        if (pipeline->num_copies[i] > 1)
+            snprintf(copies, sizeof(copies), "%ux", pipeline->num_copies[i]);
+        append(spec, i > 0 ? "," : "(");
+        append(spec, copies);
+        append(spec, "[");
+        write_ops(spec, pipeline->views[i]);
+        append(spec, "]");
+    }
+    append(spec, ")");
+}
+
+static void write_ops(struct spec *spec, const struct sluice_pipeline *pipeline)
+{
+    for (unsigned i = pipeline->first_owned; i < pipeline->num_ops; i++) {
+        if (i > pipeline->first_owned)
+            append(spec, ",");
+        write_op(spec, &pipeline->ops[i]);
+        if (pipeline->ops[i].type->kind == SLUICE_OP_VIEWS)
+            write_views(spec, pipeline);
+    }
+}
+
 static sluice_status write_spec(struct sluice_pipeline *pipeline, struct sluice_err *err)
 {
     struct spec spec = {.text = pipeline->spec, .room = sizeof(pipeline->spec)};
-    for (unsigned i = 0; i < pipeline->num_ops; i++) {
-        if (i > 0)
-            append(&spec, ",");
-        write_op(&spec, &pipeline->ops[i]);
-    }
+    write_ops(&spec, pipeline);
     if (spec.len >= spec.room)
         return sluice_fail(err, SLUICE_E_INVALID, "pipeline: its full text has over %zu bytes",
                            sizeof(pipeline->spec) - 1);
@@ -228,6 +339,16 @@ static void append_numerics(struct spec *spec, const struct sluice_op *op)
         append_numerics(spec, &op->children[i]);
 }
 
+static void append_all_numerics(struct spec *spec, const struct sluice_pipeline *pipeline)
+{
+    for (unsigned i = pipeline->first_owned; i < pipeline->num_ops; i++) {
+        append_numerics(spec, &pipeline->ops[i]);
+        const bool has_views = pipeline->ops[i].type->kind == SLUICE_OP_VIEWS;
+        for (unsigned v = 0; has_views && v < pipeline->num_views; v += pipeline->num_copies[v])
+            append_all_numerics(spec, pipeline->views[v]);
+    }
+}
+
 static uint64_t fingerprint_of(const struct sluice_pipeline *pipeline)
 {
     char text[SLUICE_SPEC_ROOM + 32 + SLUICE_MAX_NODES * 48];
@@ -236,8 +357,7 @@ static uint64_t fingerprint_of(const struct sluice_pipeline *pipeline)
     snprintf(number, sizeof(number), "\nnumerics=%d", NUMERICS_VERSION);
     append(&spec, pipeline->spec);
     append(&spec, number);
-    for (unsigned i = 0; i < pipeline->num_ops; i++)
-        append_numerics(&spec, &pipeline->ops[i]);
+    append_all_numerics(&spec, pipeline);
     assert(spec.len < spec.room);
     return sluice_hash64(text, spec.len);
 }
@@ -286,18 +406,37 @@ static bool has_kernels(const struct sluice_pipeline *pipeline)
     return end > 0;
 }
 
+/* Whether the op reads only a box of its input. */
+static bool takes_box(const struct sluice_pipeline *pipeline, unsigned op)
+{
+    const struct sluice_op_type *type = pipeline->ops[op].type;
+    if (type->kind == SLUICE_OP_RESAMPLE) /* a resize alone needs all of the image */
+        return pipeline->stage_end[op] == op + 2 || !type->takes_whole;
+    bool takes_box = type->kind == SLUICE_OP_VIEWS;
+    for (unsigned i = 0; takes_box && i < pipeline->num_views; i++)
+        takes_box = pipeline->views[i]->stage_end[0] > 0;
+    return takes_box;
+}
+
 static void find_stages(struct sluice_pipeline *pipeline)
 {
     for (unsigned op = 1; op < pipeline->u8_split; op++) {
-        if (pipeline->ops[op].type->kind == SLUICE_OP_RESAMPLE)
+        const enum sluice_op_kind kind = pipeline->ops[op].type->kind;
+        if (kind == SLUICE_OP_RESAMPLE)
             pipeline->stage_end[op] = op + (can_join(pipeline, op) ? 2 : 1);
+        else if (kind == SLUICE_OP_VIEWS)
+            pipeline->stage_end[op] = op + 1;
     }
     const unsigned first = sluice_first_op(pipeline);
-    const unsigned end = first < pipeline->u8_split ? pipeline->stage_end[first] : 0;
-    /* A resize alone needs all of the image. */
-    const bool is_box = end > 0 && (end == first + 2 || !pipeline->ops[first].type->takes_whole);
-    pipeline->stage_end[0] = is_box ? end : 0;
-    pipeline->has_kernels = has_kernels(pipeline);
+    if (first < pipeline->u8_split && takes_box(pipeline, first))
+        pipeline->stage_end[0] = pipeline->stage_end[first];
+    pipeline->has_kernels = !pipeline->views[0] && has_kernels(pipeline);
+    if (!pipeline->views[0]) {
+        const struct sluice_known_size end =
+            sluice_pipeline_known_size(pipeline, pipeline->u8_split);
+        pipeline->view_sizes[0] = (struct sluice_size){end.width, end.height};
+        pipeline->num_views = 1;
+    }
 }
 
 sluice_status sluice_pipeline_parse(const char *spec, struct sluice_pipeline **out,
@@ -308,10 +447,13 @@ sluice_status sluice_pipeline_parse(const char *spec, struct sluice_pipeline **o
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a pipeline");
 
     struct sluice_spec_text text = {.start = spec, .at = spec};
+    unsigned num_nodes = 0;
     sluice_status status;
     do {
-        status = parse_op(pipeline, &text, err);
+        status = parse_op(pipeline, &text, &num_nodes, 0, err);
     } while (!status && sluice_spec_accept(&text, ","));
+    if (!status && *text.at)
+        status = sluice_spec_fail(&text, err, "nothing more belongs here");
     if (!status)
         status = write_spec(pipeline, err);
     if (status) {
@@ -321,9 +463,6 @@ sluice_status sluice_pipeline_parse(const char *spec, struct sluice_pipeline **o
 
     pipeline->fingerprint = fingerprint_of(pipeline);
     find_stages(pipeline);
-    const struct sluice_known_size end = sluice_pipeline_known_size(pipeline, pipeline->u8_split);
-    pipeline->view_sizes[0] = (struct sluice_size){end.width, end.height};
-    pipeline->num_views = 1;
     if (pipeline->u8_split < pipeline->num_ops) {
         sluice_tensor_table(NULL, pipeline->tensor_table);
         sluice_tensor_table(pipeline->scale, pipeline->tail_table);

@@ -14,8 +14,8 @@
 struct sluice_pipeline {
     struct sluice_op ops[SLUICE_PIPELINE_MAX_OPS];
     unsigned num_ops, u8_split;
-    unsigned num_nodes;  /* ops, with those in parentheses */
-    unsigned most_drawn; /* ops that may run on a sample */
+    unsigned first_owned; /* of a view: the ops before it are its pipeline's */
+    unsigned most_drawn;  /* ops that may run on a sample, or for one view of it */
     /* The end of the fused stage that begins at an op.  stage_end[0] is the split after the ops
      * that need only a box of the file's image, or 0. */
     unsigned stage_end[SLUICE_PIPELINE_MAX_OPS];
@@ -23,6 +23,10 @@ struct sluice_pipeline {
     enum sluice_numerics numerics;
     unsigned num_views;
     struct sluice_size view_sizes[SLUICE_MAX_VIEWS];
+    /* Behind views(): the pipeline of each view, of the ops before views() and its own.  NULL: the
+     * sample is the only view. */
+    struct sluice_pipeline *views[SLUICE_MAX_VIEWS];
+    unsigned num_copies[SLUICE_MAX_VIEWS]; /* in the text, of the first of each; of others 0 */
     uint64_t fingerprint;
     const struct sluice_scale *scale;   /* of the op of kind SLUICE_OP_SCALE; NULL: none */
     sluice_pipeline_table tensor_table; /* to_tensor alone */

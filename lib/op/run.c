@@ -6,20 +6,12 @@
 #include "image/pack/pack.h"
 #include "op/form.h"
 #include "op/pixels.h"
-#include "op/run_region.h"
+#include "op/run_stage.h"
+#include "op/run_views.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Running a sample is walking its stages.  A stage is a run of ops fused into one, so that bytes
- * are touched once where the result allows it: decode makes only the box that the resample after it
- * needs, a crop is joined to the resize before it, a mirror rides on the resample before it, and
- * the tensor ops (and a mirror that is left alone before them) are one table.  Stages decide where
- * bytes are written, not their values: fusion never changes the ops' results.
- *
- *     decode random_resized_crop hflip | to_tensor normalize
- *     decode resize center_crop hflip | to_tensor normalize */
 
 #define DEFAULT_MAX_PIXELS 178956970u /* the codec's, which is Pillow's */
 
@@ -114,11 +106,12 @@ sluice_status sluice_pipeline_check_sample(const struct sluice_pipeline *pipelin
                            sample->channels);
     if (width < 1 || height < 1 || width > SLUICE_MAX_IMAGE_SIDE || height > SLUICE_MAX_IMAGE_SIDE)
         return sluice_fail(err, SLUICE_E_CORRUPT, "sample is %u x %u pixels", width, height);
-    const uint64_t pixels = (uint64_t)width * height;
+    const struct sluice_known_size known = sluice_pipeline_known_size(pipeline, split);
+    const uint64_t pixels = (uint64_t)width * height + known.more_pixels;
     if (pixels > (max_pixels ? max_pixels : DEFAULT_MAX_PIXELS))
         return sluice_fail(err, SLUICE_E_CORRUPT, "sample of %u x %u pixels is over the limit",
                            width, height);
-    if (!sluice_known_size_allows(sluice_pipeline_known_size(pipeline, split), width, height))
+    if (!sluice_known_size_allows(known, width, height))
         return sluice_fail(err, SLUICE_E_CORRUPT, "split %u cannot give %u x %u pixels", split,
                            width, height);
     const uint64_t bytes = pixels * (kind == SLUICE_KIND_F32 ? 3 * sizeof(float) : 3);
@@ -131,127 +124,20 @@ sluice_status sluice_pipeline_check_sample(const struct sluice_pipeline *pipelin
     return SLUICE_OK;
 }
 
-static bool is_mirrored(const struct sluice_op *op, const struct sluice_draw_key *key)
+/* The images whose pixels or values a sample has, one after the other. */
+struct images {
+    unsigned num;
+    struct sluice_size sizes[SLUICE_MAX_VIEWS];
+};
+static struct images images_of(const struct sluice_pipeline *pipeline,
+                               const struct sluice_sample *sample)
 {
-    union sluice_drawn drawn;
-    sluice_op_draw(op, key, (struct sluice_size){1, 1}, &drawn);
-    return drawn.is_mirrored;
-}
-
-/* The next stage of the sample. */
-static struct sluice_stage next_stage(const struct sluice_pipeline *pipeline,
-                                      const struct sluice_scratch *scratch,
-                                      const struct sluice_sample *sample, unsigned end)
-{
-    const unsigned op = sample->ops_done;
-    const struct sluice_op *ops = pipeline->ops;
-    const bool is_fused = sluice_sample_is_window(sample) || !scratch->measure_ops;
-    const unsigned fused_end = is_fused ? pipeline->stage_end[op] : 0;
-    struct sluice_stage stage = {.kind = ops[op].type->kind, .first = op, .next = op + 1};
-    switch (stage.kind) {
-    case SLUICE_OP_TENSOR:
-    case SLUICE_OP_SCALE:
-        if (op == pipeline->u8_split && !scratch->measure_ops)
-            stage.next = end;
-        return stage;
-    case SLUICE_OP_MIRROR:
-        stage.is_mirrored = is_mirrored(&ops[op], &sample->key);
-        stage.is_nothing = !stage.is_mirrored;
-        return stage;
-    case SLUICE_OP_UPRIGHT: /* decode has done it */
-        stage.is_nothing = true;
-        return stage;
-    case SLUICE_OP_TABLE:
-    case SLUICE_OP_PIXELS:
-    case SLUICE_OP_CHOICE:
-    case SLUICE_OP_BLEND:
-        while (!scratch->measure_ops && stage.next < end &&
-               sluice_op_kind_has_p(ops[stage.next].type->kind))
-            stage.next++;
-        return stage;
-    case SLUICE_OP_DECODE:
-    case SLUICE_OP_RESAMPLE:
-        break;
+    struct images images = {.num = 1, .sizes = {{sample->width, sample->height}}};
+    if (pipeline->views[0] && sample->ops_done >= pipeline->u8_split) {
+        images.num = pipeline->num_views;
+        memcpy(images.sizes, pipeline->view_sizes, sizeof(images.sizes));
     }
-    if (fused_end > 0 && fused_end <= end) {
-        stage.kind = SLUICE_OP_RESAMPLE;
-        stage.first = op == 0 ? sluice_first_op(pipeline) : op;
-        stage.next = fused_end;
-    }
-    /* Where ops are timed one by one a mirror is its own stage, unless it does nothing. */
-    const unsigned next = stage.next;
-    if (stage.kind == SLUICE_OP_RESAMPLE && next < end &&
-        ops[next].type->kind == SLUICE_OP_MIRROR) {
-        stage.is_mirrored = is_mirrored(&ops[next], &sample->key);
-        if (stage.is_mirrored && scratch->measure_ops)
-            stage.is_mirrored = false;
-        else
-            stage.next++;
-    }
-    stage.resample_end = next;
-    return stage;
-}
-
-/* Whether no op in [split, end) still changes pixels. */
-static bool is_last_change(const struct sluice_pipeline *pipeline,
-                           const struct sluice_draw_key *key, unsigned split, unsigned end)
-{
-    for (unsigned i = split; i < end; i++) {
-        const struct sluice_op *op = &pipeline->ops[i];
-        if (op->type->kind != SLUICE_OP_MIRROR || is_mirrored(op, key))
-            return false;
-    }
-    return true;
-}
-
-/* Runs a mirror.  The result goes to `out` if that is not NULL (the sample then keeps its input),
- * else to a new buffer. */
-static sluice_status run_mirror(const struct sluice_pipeline *pipeline,
-                                struct sluice_scratch *scratch, struct sluice_sample *sample,
-                                const struct sluice_stage *stage, uint8_t *out,
-                                struct sluice_err *err)
-{
-    const struct sluice_op *op = &pipeline->ops[stage->first];
-    const struct sluice_size size = {sample->width, sample->height};
-    struct sluice_buf *data = NULL;
-    const sluice_status status = sluice_make_result(op, scratch, size, &out, &data, err);
-    if (status)
-        return status;
-    const size_t row_bytes = (size_t)size.width * 3;
-    const struct sluice_image_view view = {sample->data->data, row_bytes, size.width, size.height};
-    sluice_copy_rgb(&view, true, out, row_bytes);
-    if (data)
-        sluice_sample_advance(sample, stage->next, SLUICE_KIND_U8, size, data);
-    return SLUICE_OK;
-}
-
-/* Runs tables, pixel ops and choices, to `out` as run_mirror() does. */
-static sluice_status run_pixels(const struct sluice_pipeline *pipeline,
-                                struct sluice_scratch *scratch, struct sluice_sample *sample,
-                                const struct sluice_stage *stage, uint8_t *out,
-                                struct sluice_err *err)
-{
-    const struct sluice_op *ops = &pipeline->ops[stage->first];
-    const struct sluice_size size = {sample->width, sample->height};
-    struct sluice_drawn_op list[SLUICE_MAX_DRAWN_OPS];
-    const unsigned num =
-        sluice_pixels_resolve(ops, stage->next - stage->first, &sample->key, size, list);
-    if (num == 0) {
-        if (out)
-            memcpy(out, sample->data->data, sample->data->len);
-        else
-            sample->ops_done = stage->next;
-        return SLUICE_OK;
-    }
-    struct sluice_buf *data = NULL;
-    sluice_status status = sluice_make_result(ops, scratch, size, &out, &data, err);
-    if (status == SLUICE_OK)
-        status = sluice_pixels_run(list, num, scratch, size, sample->data->data, out, err);
-    if (status != SLUICE_OK)
-        sluice_buf_unref(data);
-    else if (data)
-        sluice_sample_advance(sample, stage->next, SLUICE_KIND_U8, size, data);
-    return status;
+    return images;
 }
 
 /* Runs tensor ops: a u8 sample goes through `lookup`, which holds all ops to be run, mirrored first
@@ -259,14 +145,20 @@ static sluice_status run_pixels(const struct sluice_pipeline *pipeline,
 static void tail_to(const struct sluice_pipeline *pipeline, const struct sluice_sample *sample,
                     const struct sluice_lookup *lookup, bool flip, float *out)
 {
-    const struct sluice_size size = {sample->width, sample->height};
-    const size_t plane = (size_t)size.width * size.height;
-    if (sample->kind == SLUICE_KIND_U8) {
-        sluice_lookup_run(lookup, sample->data->data, (size_t)size.width * 3, size.width,
-                          size.height, flip, out);
-    } else {
-        sluice_tensor_normalize(pipeline->scale, (const float *)(void *)sample->data->data, plane,
-                                out);
+    const struct images images = images_of(pipeline, sample);
+    const uint8_t *pixels = sample->data->data;
+    const float *values = (const float *)(void *)sample->data->data;
+    for (unsigned i = 0; i < images.num; i++) {
+        const struct sluice_size size = images.sizes[i];
+        const size_t plane = (size_t)size.width * size.height;
+        if (sample->kind == SLUICE_KIND_U8)
+            sluice_lookup_run(lookup, pixels, (size_t)size.width * 3, size.width, size.height, flip,
+                              out);
+        else
+            sluice_tensor_normalize(pipeline->scale, values, plane, out);
+        pixels += 3 * plane;
+        values += 3 * plane;
+        out += 3 * plane;
     }
 }
 
@@ -274,11 +166,11 @@ static sluice_status run_tensor(const struct sluice_pipeline *pipeline,
                                 struct sluice_scratch *scratch, struct sluice_sample *sample,
                                 const struct sluice_stage *stage, struct sluice_err *err)
 {
-    const struct sluice_size size = {sample->width, sample->height};
+    const bool is_u8 = sample->kind == SLUICE_KIND_U8;
     size_t bytes;
-    if (!sluice_mul_size((size_t)size.width * size.height, 3 * sizeof(float), &bytes))
-        return sluice_fail(err, SLUICE_E_NO_MEMORY, "a tensor of %u x %u does not fit", size.width,
-                           size.height);
+    if (!sluice_mul_size(sample->data->len, is_u8 ? sizeof(float) : 1, &bytes))
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "a tensor of %u x %u does not fit",
+                           sample->width, sample->height);
     struct sluice_buf *data = NULL;
     const sluice_status status = sluice_buf_create(scratch->pool, bytes, &data, err);
     if (status)
@@ -287,8 +179,27 @@ static sluice_status run_tensor(const struct sluice_pipeline *pipeline,
     const bool is_plain = stage->next == pipeline->u8_split + 1;
     tail_to(pipeline, sample, is_plain ? &pipeline->tensor_lookup : &pipeline->tail_lookup, false,
             (float *)(void *)data->data);
-    sluice_sample_advance(sample, stage->next, SLUICE_KIND_F32, size, data);
+    sluice_sample_advance(sample, stage->next, SLUICE_KIND_F32,
+                          (struct sluice_size){sample->width, sample->height}, data);
     return SLUICE_OK;
+}
+
+/* The inverse of tail_to(): SLUICE_E_CORRUPT: the table does not contain a value. */
+static sluice_status to_u8(const struct sluice_pipeline *pipeline,
+                           const struct sluice_sample *sample, uint8_t *out, struct sluice_err *err)
+{
+    const bool is_plain = sample->ops_done == pipeline->u8_split + 1;
+    const struct images images = images_of(pipeline, sample);
+    const float *values = (const float *)(void *)sample->data->data;
+    sluice_status status = SLUICE_OK;
+    for (unsigned i = 0; status == SLUICE_OK && i < images.num; i++) {
+        const size_t len = (size_t)images.sizes[i].width * images.sizes[i].height * 3;
+        status = sluice_tensor_to_u8(is_plain ? pipeline->tensor_table : pipeline->tail_table,
+                                     values, images.sizes[i], out, err);
+        values += len;
+        out += len;
+    }
+    return status;
 }
 
 /* Runs one stage.  The result goes into the sample, or to `out` if that is not NULL (for stages
@@ -300,34 +211,13 @@ static sluice_status run_stage(const struct sluice_pipeline *pipeline,
 {
     const unsigned op = sample->ops_done;
     const uint64_t started_ns = scratch->measure_ops ? sluice_thread_cpu_ns() : 0;
-    sluice_status status = SLUICE_OK;
-    if (stage->is_nothing) {
-        sample->ops_done = stage->next;
-    } else {
-        switch (stage->kind) {
-        case SLUICE_OP_DECODE:
-            status = sluice_run_decode(pipeline, scratch, sample, err);
-            break;
-        case SLUICE_OP_RESAMPLE:
-            status = sluice_run_resample(pipeline, scratch, sample, stage, out, err);
-            break;
-        case SLUICE_OP_MIRROR:
-            status = run_mirror(pipeline, scratch, sample, stage, out, err);
-            break;
-        case SLUICE_OP_TABLE:
-        case SLUICE_OP_PIXELS:
-        case SLUICE_OP_CHOICE:
-        case SLUICE_OP_BLEND:
-            status = run_pixels(pipeline, scratch, sample, stage, out, err);
-            break;
-        case SLUICE_OP_TENSOR:
-        case SLUICE_OP_SCALE:
-            status = run_tensor(pipeline, scratch, sample, stage, err);
-            break;
-        case SLUICE_OP_UPRIGHT: /* is_nothing */
-            break;
-        }
-    }
+    sluice_status status;
+    if (stage->kind == SLUICE_OP_VIEWS)
+        status = sluice_run_views(pipeline, scratch, sample, stage, out, err);
+    else if (stage->kind == SLUICE_OP_TENSOR || stage->kind == SLUICE_OP_SCALE)
+        status = run_tensor(pipeline, scratch, sample, stage, err);
+    else
+        status = sluice_run_stage(pipeline, scratch, sample, stage, out, err);
     if (scratch->measure_ops && !status) {
         memset(scratch->op_ns + op, 0, (stage->next - op) * sizeof(scratch->op_ns[0]));
         scratch->op_ns[op] = sluice_thread_cpu_ns() - started_ns;
@@ -348,7 +238,8 @@ sluice_status sluice_pipeline_run(const struct sluice_pipeline *pipeline,
     if (!status && sample->ops_done < end)
         status = sluice_sample_open(pipeline, scratch, sample, err);
     while (!status && sample->ops_done < end) {
-        const struct sluice_stage stage = next_stage(pipeline, scratch, sample, end);
+        const struct sluice_stage stage =
+            sluice_next_stage(pipeline, sample, end, scratch->measure_ops);
         status = run_stage(pipeline, scratch, sample, &stage, NULL, err);
     }
     return status;
@@ -389,9 +280,10 @@ static sluice_status finish_pixels(const struct sluice_pipeline *pipeline,
 {
     const unsigned end = pipeline->u8_split;
     while (sample->ops_done < end) {
-        const struct sluice_stage stage = next_stage(pipeline, scratch, sample, end);
+        const struct sluice_stage stage =
+            sluice_next_stage(pipeline, sample, end, scratch->measure_ops);
         const bool is_last = stage.next > sluice_first_op(pipeline) && !stage.is_nothing &&
-                             is_last_change(pipeline, &sample->key, stage.next, end);
+                             sluice_is_last_change(pipeline, &sample->key, stage.next, end);
         sluice_status status =
             run_stage(pipeline, scratch, sample, &stage, is_last ? out : NULL, err);
         if (status == SLUICE_OK && !is_last)
@@ -413,14 +305,9 @@ sluice_status sluice_pipeline_finish_u8(const struct sluice_pipeline *pipeline,
         prepare(pipeline, scratch, sample, out_len, sluice_pipeline_u8_bytes(pipeline), 3, err);
     if (status)
         return status;
-    if (sample->kind == SLUICE_KIND_F32) {
-        const bool is_plain = sample->ops_done == pipeline->u8_split + 1;
-        status = sluice_tensor_to_u8(is_plain ? pipeline->tensor_table : pipeline->tail_table,
-                                     (const float *)(void *)sample->data->data,
-                                     (struct sluice_size){sample->width, sample->height}, out, err);
-    } else {
-        status = finish_pixels(pipeline, scratch, sample, out, out_len, err);
-    }
+    status = sample->kind == SLUICE_KIND_F32
+                 ? to_u8(pipeline, sample, out, err)
+                 : finish_pixels(pipeline, scratch, sample, out, out_len, err);
     if (!status)
         sluice_sample_clear(sample);
     return status;
@@ -434,7 +321,8 @@ static sluice_status run_to_tail(const struct sluice_pipeline *pipeline,
     const unsigned end = pipeline->u8_split;
     *flip = false;
     while (sample->ops_done < end) {
-        const struct sluice_stage stage = next_stage(pipeline, scratch, sample, end);
+        const struct sluice_stage stage =
+            sluice_next_stage(pipeline, sample, end, scratch->measure_ops);
         if (stage.kind == SLUICE_OP_MIRROR && stage.next == end && !scratch->measure_ops) {
             *flip = stage.is_mirrored;
             return SLUICE_OK;

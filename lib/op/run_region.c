@@ -169,9 +169,38 @@ static struct sluice_box input_of(const struct sluice_resample *resample)
     return box;
 }
 
+/* The smallest span that contains both, each of `count` pixels from `from` on. */
+static void join_spans(uint32_t *from, uint32_t *count, uint32_t other_from, uint32_t other_count)
+{
+    const uint32_t end = *from + *count, other_end = other_from + other_count;
+    *from = other_from < *from ? other_from : *from;
+    *count = (other_end > end ? other_end : end) - *from;
+}
+
+/* The union of the boxes that the views need. */
+static bool boxes_of_views(const struct sluice_pipeline *pipeline,
+                           const struct sluice_draw_key *key, struct sluice_size size,
+                           struct sluice_box *box)
+{
+    struct sluice_box all = {0};
+    for (unsigned i = 0; i < pipeline->num_views; i++) {
+        struct sluice_box one;
+        if (!sluice_file_crop_box(pipeline->views[i], key, size, &one))
+            return false;
+        if (i == 0)
+            all = one;
+        join_spans(&all.left, &all.width, one.left, one.width);
+        join_spans(&all.top, &all.height, one.top, one.height);
+    }
+    *box = all;
+    return true;
+}
+
 bool sluice_file_crop_box(const struct sluice_pipeline *pipeline, const struct sluice_draw_key *key,
                           struct sluice_size size, struct sluice_box *box)
 {
+    if (pipeline->views[0])
+        return boxes_of_views(pipeline, key, size, box);
     const struct drawn_stage drawn =
         draw_stage(pipeline, sluice_first_op(pipeline), pipeline->stage_end[0], key, size);
     if (has_side_over_limit(drawn.joined.to))
@@ -207,6 +236,28 @@ static sluice_status find_window(const struct sluice_pipeline *pipeline,
         return sluice_fail(err, SLUICE_E_UNSUPPORTED, "image of %u x %u pixels is over the limit",
                            window->full_width, window->full_height);
     return status;
+}
+
+sluice_status sluice_file_image_size(const struct sluice_pipeline *pipeline,
+                                     const struct sluice_scratch *scratch,
+                                     const struct sluice_sample *sample, struct sluice_size *size,
+                                     struct sluice_err *err)
+{
+    struct sluice_jpeg_crop_box window;
+    const sluice_status status = find_window(pipeline, scratch, sample, &window, err);
+    if (status == SLUICE_OK)
+        *size = (struct sluice_size){window.full_width, window.full_height};
+    return status;
+}
+
+sluice_status sluice_check_crop(const struct sluice_pipeline *pipeline,
+                                const struct sluice_scratch *scratch,
+                                const struct sluice_draw_key *key, struct sluice_size size,
+                                struct sluice_err *err)
+{
+    const unsigned first = sluice_first_op(pipeline), end = pipeline->stage_end[0];
+    const struct drawn_stage drawn = draw_stage(pipeline, first, end, key, size);
+    return check_drawn(pipeline, first, end, &drawn, scratch, err);
 }
 
 static bool is_within(const struct sluice_box *box, const struct sluice_jpeg_crop_box *window)
@@ -251,20 +302,25 @@ static sluice_status decode_box(const struct sluice_pipeline *pipeline,
     return status;
 }
 
-sluice_status sluice_read_file_box(const struct sluice_pipeline *pipeline,
-                                   struct sluice_scratch *scratch,
-                                   const struct sluice_sample *sample, struct sluice_rgb *rgb,
-                                   struct sluice_err *err)
+sluice_status sluice_read_file_region(const struct sluice_pipeline *pipeline,
+                                      struct sluice_scratch *scratch,
+                                      const struct sluice_sample *sample,
+                                      struct sluice_region *region, struct sluice_err *err)
 {
     struct sluice_jpeg_crop_box window;
-    struct sluice_box box;
     const sluice_status status = find_window(pipeline, scratch, sample, &window, err);
     if (status)
         return status;
-    const struct sluice_size size = {window.full_width, window.full_height};
-    if (!sluice_file_crop_box(pipeline, &sample->key, size, &box))
-        return sluice_fail(err, SLUICE_E_INTERNAL, "a crop without a box");
-    return decode_box(pipeline, scratch, sample, &window, box, rgb, err);
+    struct sluice_region found = {.image = {window.full_width, window.full_height}};
+    if (!sluice_file_crop_box(pipeline, &sample->key, found.image, &found.box))
+        return sluice_fail(err, SLUICE_E_UNSUPPORTED,
+                           "the crop of an image of %u x %u pixels is over the limit",
+                           found.image.width, found.image.height);
+    const sluice_status decoded =
+        decode_box(pipeline, scratch, sample, &window, found.box, &found.rgb, err);
+    if (decoded == SLUICE_OK)
+        *region = found;
+    return decoded;
 }
 
 void sluice_copy_rgb(const struct sluice_image_view *in, bool flip, uint8_t *out, size_t out_stride)
@@ -407,6 +463,7 @@ sluice_status sluice_run_resample(const struct sluice_pipeline *pipeline,
                                   const struct sluice_stage *stage, uint8_t *out,
                                   struct sluice_err *err)
 {
+    const struct sluice_region *region = stage->region;
     const bool is_file = sample->ops_done == 0;
     struct sluice_size in = {sample->width, sample->height};
     struct sluice_jpeg_crop_box window;
@@ -441,6 +498,10 @@ sluice_status sluice_run_resample(const struct sluice_pipeline *pipeline,
     if (rgb.pixels) {
         view.pixels = rgb.pixels->data;
         view.stride = (size_t)rgb.width * 3;
+    } else if (region) {
+        view.stride = (size_t)region->box.width * 3;
+        view.pixels = region->rgb.pixels->data + (box.top - region->box.top) * view.stride +
+                      (size_t)(box.left - region->box.left) * 3;
     } else {
         view.stride = (size_t)in.width * 3;
         view.pixels = sample->data->data + box.top * view.stride + (size_t)box.left * 3;
@@ -457,26 +518,6 @@ sluice_status sluice_run_resample(const struct sluice_pipeline *pipeline,
     else if (data)
         sluice_sample_advance(sample, stage->next, SLUICE_KIND_U8, resample.out, data);
     return status;
-}
-
-bool sluice_pipeline_has_schedule(const struct sluice_pipeline *pipeline)
-{
-    for (unsigned op = 0; op < pipeline->num_ops; op++) {
-        if (sluice_pixels_have_schedule(&pipeline->ops[op]))
-            return true;
-    }
-    return false;
-}
-
-double sluice_pipeline_mean_ns(const struct sluice_pipeline *pipeline, unsigned from, unsigned to,
-                               uint32_t schedule)
-{
-    double ns = 0;
-    for (unsigned op = from; op < to; op++) {
-        if (sluice_op_kind_has_p(pipeline->ops[op].type->kind))
-            ns += sluice_pixels_mean_ns(&pipeline->ops[op], schedule);
-    }
-    return ns;
 }
 
 /* The ops after the crop and the resize.  A mirror with no call before it is part of the resize. */

@@ -5,6 +5,13 @@
 
 /* Runs decode and the stages that resample a box of their input; run.c walks all stages. */
 
+/* Pixels of a box of an image. */
+struct sluice_region {
+    struct sluice_size image;
+    struct sluice_box box;
+    struct sluice_rgb rgb; /* of the box; owned */
+};
+
 /* Ops that run as one, from where the sample stands to `next`. */
 struct sluice_stage {
     enum sluice_op_kind kind; /* SLUICE_OP_RESAMPLE also where decode comes first */
@@ -12,6 +19,8 @@ struct sluice_stage {
     unsigned first, resample_end; /* of a resample: its ops, without decode and mirror */
     bool is_mirrored;             /* its result is mirrored */
     bool is_nothing;              /* its result is its input */
+    /* The input of a resample; NULL: the sample's data. */
+    const struct sluice_region *region;
 };
 
 /* Sets the sample's state and data, and drops the old buffer. */
@@ -33,16 +42,32 @@ SLUICE_MUST_USE sluice_status sluice_run_decode(const struct sluice_pipeline *pi
                                                 struct sluice_sample *sample,
                                                 struct sluice_err *err);
 
-/* The box that the resample right after decode needs of an image of this size; stage_end[0] must
- * not be 0.  False: the result would exceed the limits of an image's size. */
+/* The box that the ops right after decode need of an image of this size: a resample, or the first
+ * resample of each view; stage_end[0] must not be 0.  False: a result would exceed the limits of an
+ * image's size. */
 bool sluice_file_crop_box(const struct sluice_pipeline *pipeline, const struct sluice_draw_key *key,
                           struct sluice_size size, struct sluice_box *box);
 
+/* The size of the image in a sample's file, or of the image that its crop is of. */
+SLUICE_MUST_USE sluice_status sluice_file_image_size(const struct sluice_pipeline *pipeline,
+                                                     const struct sluice_scratch *scratch,
+                                                     const struct sluice_sample *sample,
+                                                     struct sluice_size *size,
+                                                     struct sluice_err *err);
+
+/* Whether the results of the resample right after decode keep within the limits; the error names
+ * the op that does not.  For a pipeline without views, whose stage_end[0] is not 0. */
+SLUICE_MUST_USE sluice_status sluice_check_crop(const struct sluice_pipeline *pipeline,
+                                                const struct sluice_scratch *scratch,
+                                                const struct sluice_draw_key *key,
+                                                struct sluice_size size, struct sluice_err *err);
+
 /* Reads that box's pixels from a sample's file. */
-SLUICE_MUST_USE sluice_status sluice_read_file_box(const struct sluice_pipeline *pipeline,
-                                                   struct sluice_scratch *scratch,
-                                                   const struct sluice_sample *sample,
-                                                   struct sluice_rgb *rgb, struct sluice_err *err);
+SLUICE_MUST_USE sluice_status sluice_read_file_region(const struct sluice_pipeline *pipeline,
+                                                      struct sluice_scratch *scratch,
+                                                      const struct sluice_sample *sample,
+                                                      struct sluice_region *region,
+                                                      struct sluice_err *err);
 
 /* Runs a stage of kind SLUICE_OP_RESAMPLE.  The result goes to `out` if that is not NULL (the
  * sample then keeps its input), else to a new buffer. */

@@ -31,6 +31,7 @@ enum sluice_op_kind {
     SLUICE_OP_PIXELS,   /* changes pixels and keeps the image's size */
     SLUICE_OP_CHOICE,   /* draws which of the ops in its parentheses run */
     SLUICE_OP_BLEND,    /* mixes the results of several chains of ops, all of the same image */
+    SLUICE_OP_VIEWS,    /* makes several images, each by ops of its own */
     SLUICE_OP_TENSOR,   /* u8 pixels to float32 */
     SLUICE_OP_SCALE,    /* subtracts a mean and divides by a deviation, by channel */
 };
@@ -95,6 +96,7 @@ struct sluice_known_size {
      * as the decoded image, within these limits. */
     bool is_rounded;
     uint64_t min_pixels, max_pixels;
+    uint64_t more_pixels; /* of views: those after the first, whose size this is */
 };
 
 #endif

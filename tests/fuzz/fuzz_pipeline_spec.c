@@ -1,3 +1,4 @@
+#include "image/image.h"
 #include "op/pipeline.h"
 
 #include "fuzz.h"
@@ -15,6 +16,31 @@ static void check_draws(const struct sluice_pipeline *pipeline, uint32_t width, 
         FUZZ_CHECK(draws.left <= width - draws.width && draws.width <= width);
         FUZZ_CHECK(draws.top <= height - draws.height && draws.height <= height);
     }
+}
+
+/* The views' pixels are the sample's, and the box that they need lies in the image. */
+static void check_views(const struct sluice_pipeline *pipeline, uint32_t width, uint32_t height)
+{
+    const unsigned num = sluice_pipeline_num_views(pipeline);
+    const unsigned end = sluice_pipeline_u8_split(pipeline);
+    FUZZ_CHECK(num >= 1 && num <= SLUICE_MAX_VIEWS);
+    uint64_t pixels = 0;
+    for (unsigned v = 0; v < num; v++) {
+        const struct sluice_size size = sluice_pipeline_view_size(pipeline, v);
+        FUZZ_CHECK(num == 1 || (size.width >= 1 && size.height >= 1));
+        pixels += (uint64_t)size.width * size.height;
+    }
+    const struct sluice_known_size known = sluice_pipeline_known_size(pipeline, end);
+    FUZZ_CHECK(pixels == 0 || sluice_known_size_pixels(known, width, height) == pixels);
+
+    const struct sluice_draw_key key = {.seed = 3, .epoch = 1, .sample_id = width};
+    struct sluice_box box;
+    if (sluice_pipeline_file_box(pipeline, &key, width, height, end, SLUICE_FORM_U8, &box))
+        FUZZ_CHECK(sluice_box_is_within(&box, width, height));
+    char *json = NULL;
+    FUZZ_CHECK(sluice_pipeline_write_draws(pipeline, &key, width, height, &json, NULL) ==
+               SLUICE_OK);
+    free(json);
 }
 
 /* Bit for bit; through void pointers, as floats compare otherwise. */
@@ -41,6 +67,8 @@ static void check_pipeline(const struct sluice_pipeline *pipeline)
     check_draws(pipeline, 1, 1);
     check_draws(pipeline, 3, 500);
     check_draws(pipeline, 65535, 65535);
+    check_views(pipeline, 1, 1);
+    check_views(pipeline, 500, 375);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -43,7 +43,9 @@ static struct sluice_sample indexed_sample(const struct sluice_buf *file, uint64
 
 TEST(ops_make_of_rows_what_they_make_of_the_file)
 {
-    static const char *const specs[] = {TRAIN, VAL, "decode,center_crop=64"};
+    static const char *const specs[] = {
+        TRAIN, VAL, "decode,center_crop=64",
+        "decode,views(3x[random_resized_crop=24:scale=0.02-0.1,hflip],[center_crop=20])"};
     unsigned num_taken = 0;
     static const struct sluice_jpeg_encode_options kinds[] = {{0},
                                                               {.h_samp = 1, .v_samp = 1},

@@ -273,7 +273,7 @@ TEST(the_list_has_every_op_with_an_example_that_parses)
         CHECK_OK(sluice_pipeline_check(spec, NULL));
         num_ops++;
     }
-    CU_ASSERT_EQUAL(num_ops, 50);
+    CU_ASSERT_EQUAL(num_ops, 51);
 }
 
 /* v / 255 and the rest with a rounding to float after every step. */

@@ -1,0 +1,15 @@
+#ifndef SLUICE_OP_RUN_VIEWS_H
+#define SLUICE_OP_RUN_VIEWS_H
+
+#include "op/run_region.h"
+
+/* Runs a stage of kind SLUICE_OP_VIEWS, with decode before it or not.  From a file it decodes the
+ * union of the views' boxes once.  The pixels of all views, one after the other, go to `out` if that
+ * is not NULL (the sample then keeps its input), else to a new buffer. */
+SLUICE_MUST_USE sluice_status sluice_run_views(const struct sluice_pipeline *pipeline,
+                                               struct sluice_scratch *scratch,
+                                               struct sluice_sample *sample,
+                                               const struct sluice_stage *stage, uint8_t *out,
+                                               struct sluice_err *err);
+
+#endif
