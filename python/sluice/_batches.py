@@ -55,6 +55,7 @@ class Batches:
     """Epochs of batches.  A subclass turns a _sluice.Batch into what it yields: _made_of(batch)."""
 
     _takes_device = False  # whether rows may be on a CUDA device
+    _takes_views = True    # whether a sample may be several images
     _gives_targets = True
     _gives_geometry = True
     _takes_tail_shape = False  # whether python_tail may return other arrays than images
@@ -104,6 +105,9 @@ class Batches:
                 raise _sluice.InvalidError(
                     "gpu_decode: these batches are for the host; leave it out, or take "
                     "sluice.torch.Loader(device='cuda') or sluice.jax.Loader")
+            self._has_views = len(self.info["views"]) > 1
+            if self._has_views:
+                self._check_views()
             if targets and not self._gives_targets:
                 raise _sluice.InvalidError("targets: these batches have none; leave it out")
             if targets and self.info["target_kind"] is None:
@@ -119,6 +123,20 @@ class Batches:
         self._resume = None      # of load_state_dict(), for the next iter()
         self._turn = 0           # which iter() may yield: the newest
         self.num_padded = 0      # rows of the batch yielded last that repeat others
+
+    def _check_views(self):
+        """InvalidError: these batches take one image a sample, and the pipeline makes several."""
+        if not self._takes_views:
+            raise _sluice.InvalidError(
+                f"pipeline: it makes {len(self.info['views'])} views of each sample, and these batches have one image of "
+                "each: sluice.torch, sluice.numpy and sluice.jax have lists of them")
+        if self._tail is not None:
+            raise _sluice.InvalidError("python_tail: it is for one image of each sample, and the pipeline makes several "
+                                       "views; leave out one of them")
+
+    def _views_or_image(self, views):
+        """What is yielded for images: the list of a batch's views, or the one that there is."""
+        return views if self._has_views else views[0]
 
     def _tail_of(self, function, shape, dtype, workers, seed, gpu_decode):
         """The PythonTail that the loader's arguments ask for, or None."""

@@ -59,7 +59,7 @@ class Dataset(torch.utils.data.Dataset):
             for images, labels in loader: ...
 
     dataset[i] is (image, label), or (image, label, target) with targets=True: image [3, height, width], uint8 or normalised, as of
-    sluice.torch.Loader; label an int; target float32 [dimension], or [] where that is 1, or bytes. Crops and flips are those that a Loader of the same seed
+    sluice.torch.Loader, with several views a list of them; label an int; target float32 [dimension], or [] where that is 1, or bytes. Crops and flips are those that a Loader of the same seed
     gives this sample in the epoch of set_epoch(), bit for bit.  Workers see a set_epoch() of the
     process that made them, also while they live on (persistent_workers).
 
@@ -153,10 +153,10 @@ class Dataset(torch.utils.data.Dataset):
         loader.set_epoch(int(self._epoch))
         samples = []
         for images, labels, *targets in loader:
-            if len(images) == 1:
-                images = images.clone()  # a sample alone need not hold the room for all rows
-            samples += zip(images.unbind(), labels.tolist(),
-                           *(t if isinstance(t, list) else t.unbind() for t in targets))
+            if len(labels) == 1:  # a sample alone need not hold the room for all rows
+                images = [view.clone() for view in images] if isinstance(images, list) else images.clone()
+            rows = map(list, zip(*images)) if isinstance(images, list) else images.unbind()
+            samples += zip(rows, labels.tolist(), *(t if isinstance(t, list) else t.unbind() for t in targets))
         return [(self._transform(image) if self._transform else image,
                  self._target_transform(label) if self._target_transform else label, *target)
                 for image, label, *target in samples]

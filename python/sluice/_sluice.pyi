@@ -43,6 +43,7 @@ class Array:
 @final
 class Batch:
     pixels: Array
+    views: list[Array]
     labels: Array
     ids: Array
     draw_epochs: Array
@@ -61,7 +62,7 @@ class Batch:
 @final
 class Finisher:
     def __new__(cls, table: bytes, dtype: int, layout: int, num_rows: int, height: int, width: int,
-                threads: int = 1) -> Finisher: ...
+                threads: int = 1, view: int = 0) -> Finisher: ...
     def finish(self, batch: Batch, /) -> Array: ...
 
 @final

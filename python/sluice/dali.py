@@ -25,6 +25,7 @@ class Loader(Batches):
 
     _gives_targets = False
     _gives_geometry = False
+    _takes_views = False
 
     def __init__(self, source, batch_size, *, sample_ids=False, **options):
         self.num_outputs = 3 if sample_ids else 2

@@ -6,9 +6,9 @@
     saved = batches.get_state()            bytes, for a checkpoint
     batches.set_state(saved)               next() goes on after that batch
 
-images is uint8 [rows, height, width, 3], labels int32 [rows], as JAX has no int64 unless it is told
-to.  With normalize=True images is float32, bit for bit what torchvision's ToTensor and Normalize
-give.  Both are on JAX's default device; where that is the CPU, images of uint8 is the batch's memory
+images is uint8 [rows, height, width, 3], or with a pipeline of several views a list of such arrays in the order of its
+text, a pytree of constant shapes; labels is int32 [rows], as JAX has no int64 unless it is told to.  With normalize=True
+images is float32, bit for bit what torchvision's ToTensor and Normalize give.  Both are on JAX's default device; where that is the CPU, images of uint8 is the batch's memory
 itself, without a copy, if JAX takes it as it is.  With targets=True they are followed by targets: float32
 [rows, dimension], [rows] where that is 1, placed as the labels are, or a list of bytes; with geometry=True by a
 dict of NumPy arrays, as of sluice.torch.Loader.
@@ -97,6 +97,10 @@ class Loader(Batches):
         if self._loader.device() >= 0 and self._gpu() is None:
             self.close()
             raise _sluice.InvalidError(f"gpu_decode={gpu_decode!r}: JAX uses no GPU here")
+        if self._has_views and ops:
+            self.close()
+            raise _sluice.InvalidError("batch_ops: Mix and RandomErasing are for one image of each sample, and the pipeline "
+                                       "makes several views; leave out one of them")
         self._seed, self._ops = seed, ops
         self._finished = None  # normalises a batch and applies the ops
         if normalize or ops:
@@ -119,15 +123,15 @@ class Loader(Batches):
         return devices[0] if devices[0].platform == "gpu" else None
 
     def _copied(self, batch):
-        """Images on the GPU that decoded them, in memory of JAX's own: which of its streams would
+        """The views on the GPU that decoded them, in memory of JAX's own: which of its streams would
         use the batch's memory last, JAX does not tell."""
         while self._copying and (len(self._copying) > 1 or self._copying[0][0].is_ready()):
             mark, copied = self._copying.popleft()
             mark.block_until_ready()
             copied.release()
-        images, mark = _copy(jax.dlpack.from_dlpack(batch.pixels))
+        views, mark = _copy([jax.dlpack.from_dlpack(view) for view in batch.views])
         self._copying.append((mark, batch))
-        return images
+        return views
 
     def _local(self):
         """The sharding over the devices of this process alone; None without one."""
@@ -148,15 +152,16 @@ class Loader(Batches):
         return jax.make_array_from_single_device_arrays(
             (num_rows, *array.shape[1:]), self._sharding, [shard.data for shard in array.addressable_shards])
 
-    def _finish(self, batch, images, labels, ids):
-        """Images and labels after normalisation and the ops; ids, of all rows, are NumPy's."""
+    def _finish(self, batch, views, labels, ids):
+        """A list of the views, and labels, after normalisation and the ops; ids, of all rows, are NumPy's."""
         epochs = numpy.asarray(batch.draw_epochs)[numpy.arange(len(ids)) % batch.num_rows]
         key = BatchKey(self._seed, batch.epoch, batch.index, self.info["rank"], ids.tolist(), epochs.tolist())
         draws = [op.draws(key, batch.height, batch.width) for op in self._ops]
-        return tuple(map(self._shared, self._finished(images, labels, draws, num_added=self._num_added)))
+        views, labels = self._finished(views, labels, draws, num_added=self._num_added)
+        return [self._shared(view) for view in views], self._shared(labels)
 
-    def _tuple(self, images, labels, targets, ids, geometry):
-        return ((images, labels) + ((targets,) if self._targets else ())
+    def _tuple(self, views, labels, targets, ids, geometry):
+        return ((self._views_or_image(views), labels) + ((targets,) if self._targets else ())
                 + ((ids,) if self._sample_ids else ()) + ((geometry,) if self._geometry else ()))
 
     def _rows_of_geometry(self, batch):
@@ -172,20 +177,20 @@ class Loader(Batches):
         self._num_added = 0 if batch.device >= 0 else -batch.num_rows % self._num_shares
         geometry = self._rows_of_geometry(batch) if self._geometry else None
         if batch.device >= 0:
-            images, ids = self._copied(batch), numpy.array(batch.ids)
-            place = self._sharding or images.devices().pop()
-            images, labels = jax.device_put(
-                (images, numpy.asarray(batch.labels).astype(numpy.int32)), place)
+            views, ids = self._copied(batch), numpy.array(batch.ids)
+            place = self._sharding or views[0].devices().pop()
+            views, labels = jax.device_put(
+                (views, numpy.asarray(batch.labels).astype(numpy.int32)), place)
             if self._finished:
-                images, labels = self._finish(batch, images, labels, ids)
+                views, labels = self._finish(batch, views, labels, ids)
             if self._targets and not isinstance(targets, list):
                 targets = jax.device_put(targets, place)
-            return self._tuple(images, labels, targets, ids, geometry)
-        images, labels = numpy.asarray(batch.pixels), numpy.asarray(batch.labels)
+            return self._tuple(views, labels, targets, ids, geometry)
+        views, labels = [numpy.asarray(view) for view in batch.views], numpy.asarray(batch.labels)
         ids = numpy.array(batch.ids)  # NumPy's, as they have 64 bits
         if self._num_added:
             rows = numpy.arange(batch.num_rows + self._num_added) % batch.num_rows
-            images, labels, ids = images[rows], labels[rows], ids[rows]
+            views, labels, ids = [view[rows] for view in views], labels[rows], ids[rows]
             if self._targets:
                 targets = ([targets[row] for row in rows] if isinstance(targets, list)
                            else targets[rows])
@@ -193,12 +198,12 @@ class Loader(Batches):
         if self._targets and not isinstance(targets, list):
             targets = self._placed(targets)
         if self._finished:
-            images, labels = self._finish(batch, *jax.device_put((images, labels), self._local()), ids)
-            return self._tuple(images, labels, targets, ids, geometry)
+            views, labels = self._finish(batch, *jax.device_put((views, labels), self._local()), ids)
+            return self._tuple(views, labels, targets, ids, geometry)
         labels = self._placed(labels)
         is_host = self._sharding is None and labels.devices().pop().platform == "cpu"
-        images = jax.dlpack.from_dlpack(batch.pixels) if is_host else self._placed(images)
-        return self._tuple(images, labels, targets, ids, geometry)
+        views = [jax.dlpack.from_dlpack(view) for view in batch.views] if is_host else [self._placed(view) for view in views]
+        return self._tuple(views, labels, targets, ids, geometry)
 
     def __iter__(self):
         return Iterator(self)
@@ -219,22 +224,24 @@ class Loader(Batches):
 
 
 def _finisher(table, dtype, ops, num_classes, sharding):
-    """A jitted function: (images, labels, draws of each op) -> (images, labels).  table None: without normalisation."""
+    """A jitted function: (views, labels, draws of each op) -> (views, labels), where ops are for one view.  table None:
+    without normalisation."""
     @functools.partial(jax.jit, static_argnames="num_added",
                        out_shardings=None if sharding is None else (sharding, sharding))
-    def finish(images, labels, draws, *, num_added):
+    def finish(views, labels, draws, *, num_added):
         if table is not None:
-            images = normalize(images, table, dtype)
+            views = [normalize(view, table, dtype) for view in views]
         for op, drawn in zip(ops, draws):
-            images, labels = op.apply(images, labels, drawn, num_classes, num_added)
-        return images, labels
+            images, labels = op.apply(views[0], labels, drawn, num_classes, num_added)
+            views = [images]
+        return views, labels
     return finish
 
 
 @jax.jit
 def _copy(images):
-    """A copy, and what is ready with it; the copy may be given away to a step."""
-    return jax.numpy.copy(images), images[:1, :1, :1, :1]
+    """A copy of a list, and what is ready with it; the copy may be given away to a step."""
+    return [jax.numpy.copy(view) for view in images], images[0][:1, :1, :1, :1]
 
 
 class Iterator:

@@ -3,9 +3,9 @@
     with sluice.numpy.Loader("storage:50051", 256) as loader:
         for images, labels in loader: ...
 
-images is uint8 [rows, height, width, 3], RGB; labels int64 [rows].  With targets=True they are
-followed by targets: float32 [rows, dimension], [rows] where that is 1, or a list of bytes; with geometry=True
-by a dict as of sluice.torch.Loader.  Images and labels are the library's memory
+images is uint8 [rows, height, width, 3], RGB; with a pipeline of several views a list of such arrays, in the order of its
+text.  labels is int64 [rows].  With targets=True they are followed by targets: float32 [rows, dimension], [rows] where
+that is 1, or a list of bytes; with geometry=True by a dict as of sluice.torch.Loader.  Images and labels are the library's memory
 and may be written to; the batch is theirs until the last array of it has gone.
 """
 import numpy
@@ -24,7 +24,9 @@ class Loader(Batches):
 
     def _made_of(self, batch):
         images = self._tail.images if self._tail is not None else None
-        made = numpy.asarray(batch.pixels) if images is None else images, numpy.asarray(batch.labels)
+        if images is None:
+            images = self._views_or_image([numpy.asarray(view) for view in batch.views])
+        made = images, numpy.asarray(batch.labels)
         if self._targets:
             made += (self._vectors_of(
                 batch, lambda bytes_: numpy.frombuffer(bytes_, numpy.float32)),)

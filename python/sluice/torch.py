@@ -19,6 +19,9 @@ DTYPES = {torch.float32: _sluice.F32, torch.float16: _sluice.F16, torch.bfloat16
 class Loader(Batches):
     """Yields (images, labels[, targets][, ids][, paths][, geometry]) of a folder or of a server at HOST:PORT.
 
+    With a pipeline of several views, images is a list of tensors, one for each view, in the order of its text; what
+    follows is said of each of them.
+
     Without a device and normalize: images is uint8 [rows, 3, height, width], a view of the
     library's memory, which has the rows as [height, width, 3]; so its strides are those of
     channels_last.  It may be written to, and its batch is the caller's until the last tensor of it
@@ -65,8 +68,8 @@ class Loader(Batches):
     dtype           of normalised images: float32 (the default), float16, bfloat16
     channels_last   lay normalised images out so
     normalize       whether to; left out: if there is a device
-    transform, target_transform  called with each batch's images and labels, at last; a transform of torchvision
-                    or timm with ToTensor in it is taken as recipe
+    transform, target_transform  called with each batch's images (a list with several views) and labels, at last; a
+                    transform of torchvision or timm with ToTensor in it, or a list of them, is taken as recipe
     python_tail     a picklable function(image, rng) for each sample's uint8 [height, width, 3] after the last
                     op, in processes of its own; with targets function(image, rng, target) gives both back
     python_tail_shape, python_tail_dtype  of what it returns; left out: of image.  Others are yielded as they
@@ -127,6 +130,10 @@ class Loader(Batches):
         super().__init__(source, batch_size, rank=rank, world_size=world_size,
                          pinned_device=pinned_device, gpu_decode=gpu_decode, gpu_memory=gpu_memory,
                          recipe=recipe, seed=seed, _does_batch_ops=True, **options)
+        if self._has_views and self._batch_ops:
+            self.close()
+            raise _sluice.InvalidError("batch_ops: Mix and RandomErasing are for one image of each sample, and the pipeline "
+                                       "makes several views; leave out one of them")
         index = self._loader.device()
         self._is_on_device = index >= 0
         if self._is_on_device and (not is_cuda or index != self._device.index):
@@ -152,10 +159,10 @@ class Loader(Batches):
                 self._row_of_channel = torch.tensor(
                     [0, 256, 512], dtype=torch.int32, device=self._device).view(3, 1, 1)
             else:
-                self._finisher = _sluice.Finisher(
-                    table, DTYPES[self._dtype],
-                    _sluice.NHWC if channels_last else _sluice.NCHW, self._batch_size,
-                    self.info["height"], self.info["width"], self._num_threads)
+                self._finishers = [
+                    _sluice.Finisher(table, DTYPES[self._dtype], _sluice.NHWC if channels_last else _sluice.NCHW,
+                                     self._batch_size, height, width, self._num_threads, view)
+                    for view, (height, width) in enumerate(self.info["views"])]
 
     def __getitem__(self, index):
         raise TypeError("sluice.torch.Loader takes the place of a DataLoader: iterate over it")
@@ -178,12 +185,16 @@ class Loader(Batches):
         elif self._stream is not None:
             images, labels, ids, targets = self._upload(batch, targets)
         else:
-            rows, labels = torch.from_dlpack(batch.pixels), torch.from_dlpack(batch.labels)
-            images = self._finish(batch) if self._normalize else rows.permute(0, 3, 1, 2)
+            labels = torch.from_dlpack(batch.labels)
+            if self._normalize:
+                views = [self._finish(finisher, batch) for finisher in self._finishers]
+            else:
+                views = [torch.from_dlpack(rows).permute(0, 3, 1, 2) for rows in batch.views]
             if self._device is not None:
-                images, labels = images.to(self._device), labels.to(self._device)
+                views, labels = [view.to(self._device) for view in views], labels.to(self._device)
                 ids = ids.to(self._device) if self._sample_ids else None
                 targets = targets.to(self._device) if torch.is_tensor(targets) else targets
+            images = self._views_or_image(views)
         if self._batch_ops:
             key = BatchKey(self._seed, batch.epoch, batch.index, self.info["rank"],
                            torch.from_dlpack(batch.ids.signed()).tolist(),
@@ -207,14 +218,9 @@ class Loader(Batches):
                 batch, lambda bytes_, name: torch.frombuffer(bytes_, dtype=getattr(torch, name))),)
         return made
 
-    def _empty(self, batch, dtype, device=None):
-        layout = torch.channels_last if self._channels_last else torch.contiguous_format
-        return torch.empty((batch.num_rows, 3, batch.height, batch.width), dtype=dtype,
-                           device=device, memory_format=layout)
-
-    def _finish(self, batch):
-        """Normalised on the host, by the library."""
-        images = torch.from_dlpack(self._finisher.finish(batch))
+    def _finish(self, finisher, batch):
+        """A view, normalised on the host by the library."""
+        images = torch.from_dlpack(finisher.finish(batch))
         return images.permute(0, 3, 1, 2) if self._channels_last else images
 
     def _upload(self, batch, targets):
@@ -227,16 +233,16 @@ class Loader(Batches):
             labels = self._sent(batch.labels)
             ids = self._sent(batch.ids.signed()) if self._sample_ids else None
             targets = self._sent_targets(targets)
-            rows = self._sent(batch.pixels)
+            views = [self._sent(rows) for rows in batch.views]
             event = torch.cuda.Event()
             event.record(self._stream)
             self._uploading.append((event, batch))
-            images = self._normalized(batch, rows) if self._normalize else rows.permute(0, 3, 1, 2)
+            views = [self._made_on_device(rows) for rows in views]
         current.wait_stream(self._stream)
-        for tensor in (images, labels, ids, targets):
+        for tensor in (*views, labels, ids, targets):
             if torch.is_tensor(tensor):
                 tensor.record_stream(current)  # its memory is of the other stream
-        return images, labels, ids, targets
+        return self._views_or_image(views), labels, ids, targets
 
     def _taken(self, batch, targets):
         """Images, labels, ids (or None) and targets of a batch whose rows are on the device; nothing but the
@@ -250,10 +256,9 @@ class Loader(Batches):
         for tensor in (labels, ids, targets):
             if torch.is_tensor(tensor):
                 tensor.record_stream(current)
-        rows = torch.from_dlpack(batch.pixels)  # for the current stream
-        images = self._normalized(batch, rows) if self._normalize else rows.permute(0, 3, 1, 2)
+        views = [self._made_on_device(torch.from_dlpack(rows)) for rows in batch.views]  # for the current stream
         self._lent.append((batch, current))
-        return images, labels, ids, targets
+        return self._views_or_image(views), labels, ids, targets
 
     def _copied(self, array):
         """On the device; the batch's own memory may be written to at once."""
@@ -283,10 +288,16 @@ class Loader(Batches):
     def _sent(self, array):
         return torch.from_dlpack(array).to(self._device, non_blocking=True)
 
-    def _normalized(self, batch, rows):
+    def _made_on_device(self, rows):
+        """A view of rows [rows, height, width, 3] that are on the device."""
+        images = rows.permute(0, 3, 1, 2)
+        return self._normalized(images) if self._normalize else images
+
+    def _normalized(self, rows):
         """table[256 * channel + u8]: exact, as no arithmetic takes place."""
-        index = self._empty(batch, torch.int32, self._device)
-        torch.add(rows.permute(0, 3, 1, 2), self._row_of_channel, out=index)
+        layout = torch.channels_last if self._channels_last else torch.contiguous_format
+        index = torch.empty(rows.shape, dtype=torch.int32, device=self._device, memory_format=layout)
+        torch.add(rows, self._row_of_channel, out=index)
         if self._channels_last:
             index = index.permute(0, 2, 3, 1)  # flat in the order of its memory
         images = self._table.index_select(0, index.reshape(-1)).view(index.shape)
@@ -299,7 +310,7 @@ class Loader(Batches):
         if getattr(self, "_lent", None):
             self._take_back()
             self._lent.clear()  # what is held goes by the stream that it was yielded on
-        self._finisher = None
+        self._finishers = None
         super().close()
 
 

@@ -45,8 +45,25 @@ struct held *batch_held(PyObject *self)
     return held;
 }
 
+/* A list of an Array for each view. */
+static PyObject *views_of(struct held *held)
+{
+    PyObject *list = PyList_New(0);
+    struct sluice_view view;
+    for (unsigned i = 0; list && (view = sluice_batch_view(held->batch, i)).pixels; i++) {
+        const int64_t shape[4] = {held->batch->num_rows, view.height, view.width, 3};
+        PyObject *array = array_new(held, view.pixels, held->device, DL_UINT, 8, 4, shape);
+        const bool is_added = array && PyList_Append(list, array) == 0;
+        Py_XDECREF(array);
+        if (!is_added)
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
 enum batch_field {
     PIXELS,
+    VIEWS,
     LABELS,
     IDS,
     DRAW_EPOCHS,
@@ -70,6 +87,8 @@ static PyObject *batch_get(PyObject *self, void *closure)
     switch ((enum batch_field)(uintptr_t)closure) {
     case PIXELS:
         return array_new(held, b->pixels, held->device, DL_UINT, 8, 4, shape);
+    case VIEWS:
+        return views_of(held);
     case LABELS:
         return array_new(held, b->labels, -1, DL_INT, 64, 1, shape);
     case IDS:
@@ -193,7 +212,9 @@ static PyMethodDef batch_methods[] = {
 
 #define BATCH_FIELD(field) ((void *)(uintptr_t)(field))
 static PyGetSetDef batch_getset[] = {
-    {"pixels", batch_get, NULL, "Array [rows, height, width, 3] of u8, RGB.", BATCH_FIELD(PIXELS)},
+    {"pixels", batch_get, NULL, "Array [rows, height, width, 3] of u8, RGB: view 0.",
+     BATCH_FIELD(PIXELS)},
+    {"views", batch_get, NULL, "A list: of each view an Array as pixels.", BATCH_FIELD(VIEWS)},
     {"labels", batch_get, NULL, "Array [rows] of int64.", BATCH_FIELD(LABELS)},
     {"ids", batch_get, NULL, "Array [rows] of uint64: the samples.", BATCH_FIELD(IDS)},
     {"draw_epochs", batch_get, NULL, "Array [rows] of uint32: seeds of crops and flips.",

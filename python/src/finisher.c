@@ -9,20 +9,20 @@ struct finisher {
     PyObject_HEAD struct outputs *outputs;
     enum sluice_dtype dtype;
     enum sluice_layout layout;
-    unsigned num_threads;
+    unsigned num_threads, view;
     float table[3][256];
 };
 
 static PyObject *finisher_create(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"table",  "dtype", "layout",  "num_rows",
-                            "height", "width", "threads", NULL};
+    static char *names[] = {"table", "dtype",   "layout", "num_rows", "height",
+                            "width", "threads", "view",   NULL};
     const char *table;
     Py_ssize_t table_size;
     int dtype, layout;
-    unsigned num_rows, height, width, num_threads = 1;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y#iiIII|I", names, &table, &table_size, &dtype,
-                                     &layout, &num_rows, &height, &width, &num_threads))
+    unsigned num_rows, height, width, num_threads = 1, view = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y#iiIII|II", names, &table, &table_size, &dtype,
+                                     &layout, &num_rows, &height, &width, &num_threads, &view))
         return NULL;
     float values[3][256];
     if (table_size != (Py_ssize_t)sizeof(values))
@@ -50,6 +50,7 @@ static PyObject *finisher_create(PyTypeObject *type, PyObject *args, PyObject *k
     f->dtype = (enum sluice_dtype)dtype;
     f->layout = (enum sluice_layout)layout;
     f->num_threads = num_threads;
+    f->view = view;
     memcpy(f->table, table, sizeof(f->table));
     return (PyObject *)f;
 }
@@ -73,10 +74,13 @@ static PyObject *finisher_finish(PyObject *self, PyObject *arg)
                             "finish() is for rows on the host; these are on CUDA device %d",
                             from->device);
     const struct sluice_batch *b = from->batch;
+    const struct sluice_view view = sluice_batch_view(b, f->view);
+    if (!view.pixels)
+        return PyErr_Format(PyExc_ValueError, "the batch has no view %u", f->view);
     const uint8_t bits = f->dtype == SLUICE_F32 ? 32 : 16;
-    if ((size_t)b->num_rows * b->height * b->width * 3 * (bits / 8) > outputs_bytes(f->outputs))
+    if ((size_t)b->num_rows * view.height * view.width * 3 * (bits / 8) > outputs_bytes(f->outputs))
         return PyErr_Format(PyExc_ValueError, "a batch of %u rows of %u x %u pixels is too large",
-                            b->num_rows, b->height, b->width);
+                            b->num_rows, view.height, view.width);
 
     struct held *held = calloc(1, sizeof(*held));
     void *block = held ? outputs_take(f->outputs) : NULL;
@@ -88,15 +92,15 @@ static PyObject *finisher_finish(PyObject *self, PyObject *arg)
     held_ref(from); /* another thread may release() it meanwhile */
     struct sluice_err err = {0};
     sluice_status status;
-    Py_BEGIN_ALLOW_THREADS status = finish_rows(b, (const float(*)[256])f->table, f->dtype,
-                                                f->layout, block, f->num_threads, &err);
+    Py_BEGIN_ALLOW_THREADS status = finish_rows(&view, b->num_rows, (const float(*)[256])f->table,
+                                                f->dtype, f->layout, block, f->num_threads, &err);
     Py_END_ALLOW_THREADS
 
         PyObject *result = NULL;
     if (status == SLUICE_OK) {
         const bool is_planar = f->layout == SLUICE_NCHW;
-        const int64_t planar[4] = {b->num_rows, 3, b->height, b->width};
-        const int64_t packed[4] = {b->num_rows, b->height, b->width, 3};
+        const int64_t planar[4] = {b->num_rows, 3, view.height, view.width};
+        const int64_t packed[4] = {b->num_rows, view.height, view.width, 3};
         result = array_new(held, block, -1, f->dtype == SLUICE_BF16 ? DL_BFLOAT : DL_FLOAT, bits, 4,
                            is_planar ? planar : packed);
     } else {
@@ -114,9 +118,10 @@ static PyMethodDef finisher_methods[] = {
 };
 
 static PyType_Slot finisher_slots[] = {
-    {Py_tp_doc, "Finisher(table, dtype, layout, num_rows, height, width, threads=1): makes a "
-                "model's input of batches of at most so many rows.  Memory is used anew once "
-                "nobody holds it; it and the arrays may go in any order."},
+    {Py_tp_doc,
+     "Finisher(table, dtype, layout, num_rows, height, width, threads=1, view=0): makes a "
+     "model's input of a view of batches of at most so many rows.  Memory is used anew once "
+     "nobody holds it; it and the arrays may go in any order."},
     {Py_tp_new, finisher_create},
     {Py_tp_dealloc, finisher_dealloc},
     {Py_tp_methods, finisher_methods},

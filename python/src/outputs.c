@@ -118,17 +118,18 @@ static void *finish_some(void *arg)
     return NULL;
 }
 
-sluice_status finish_rows(const struct sluice_batch *batch, const float table[3][256],
-                          enum sluice_dtype dtype, enum sluice_layout layout, void *out,
-                          unsigned num_threads, struct sluice_err *err)
+sluice_status finish_rows(const struct sluice_view *view, size_t num_rows,
+                          const float table[3][256], enum sluice_dtype dtype,
+                          enum sluice_layout layout, void *out, unsigned num_threads,
+                          struct sluice_err *err)
 {
-    const size_t row_bytes = (size_t)batch->height * batch->width * 3;
+    const size_t row_bytes = (size_t)view->height * view->width * 3;
     const size_t out_bytes = row_bytes * (dtype == SLUICE_F32 ? 4 : 2);
     size_t num_parts = num_threads < MAX_THREADS ? num_threads : MAX_THREADS;
-    if (num_parts > out_bytes * batch->num_rows / LEAST_THREAD_BYTES)
-        num_parts = out_bytes * batch->num_rows / LEAST_THREAD_BYTES;
-    if (num_parts > batch->num_rows)
-        num_parts = batch->num_rows;
+    if (num_parts > out_bytes * num_rows / LEAST_THREAD_BYTES)
+        num_parts = out_bytes * num_rows / LEAST_THREAD_BYTES;
+    if (num_parts > num_rows)
+        num_parts = num_rows;
     if (num_parts < 1)
         num_parts = 1;
 
@@ -139,13 +140,13 @@ sluice_status finish_rows(const struct sluice_batch *batch, const float table[3]
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     for (size_t i = 0; i < num_parts; i++) {
-        const size_t first = batch->num_rows * i / num_parts;
+        const size_t first = num_rows * i / num_parts;
         parts[i] = (struct rows){
-            .pixels = batch->pixels + first * row_bytes,
+            .pixels = view->pixels + first * row_bytes,
             .out = (uint8_t *)out + first * out_bytes,
-            .num_rows = batch->num_rows * (i + 1) / num_parts - first,
-            .height = batch->height,
-            .width = batch->width,
+            .num_rows = num_rows * (i + 1) / num_parts - first,
+            .height = view->height,
+            .width = view->width,
             .table = table,
             .dtype = dtype,
             .layout = layout,

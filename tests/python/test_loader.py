@@ -80,6 +80,35 @@ class LoaderTest(support.SetTest):
                                   for c in classes], labels.tolist())
             self.assertIsNone(loader.path(10 ** 9))
 
+    def test_rows_need_not_be_square(self):
+        pipeline = "decode,center_crop=40x24,to_tensor"
+        with sluice.numpy.Loader(self.root, 7, pipeline=pipeline, part="val") as loader:
+            self.assertEqual(loader.info["views"], [[40, 24]])
+            expected = [images for images, _ in loader]
+            self.assertEqual({images.shape[1:] for images in expected}, {(40, 24, 3)})
+        finished = _sluice.Finisher(loader.info["table"], _sluice.F32, _sluice.NCHW, 7, 40, 24)
+        with sluice.numpy.Loader(self.address, 7, pipeline=pipeline, part="val") as loader:
+            loader._loader.start(0, _sluice.VAL)
+            for want in expected:
+                batch = loader._loader.next()
+                self.assertTrue((numpy.asarray(batch.pixels) == want).all())
+                made = numpy.asarray(finished.finish(batch))
+                self.assertTrue((made * numpy.float32(255) == want.transpose(0, 3, 1, 2)).all())
+
+    def test_a_batch_of_one_view_has_that_in_its_list(self):
+        loader = _sluice.Loader({"dir": self.root, "dataset-mode": "local", "batch-size": "5", "image-size": "32"})
+        loader.open()
+        info = loader.info(_sluice.TRAIN)
+        self.assertEqual(info["views"], [[32, 32]])
+        loader.start()
+        batch = loader.next()
+        view, = batch.views
+        self.assertEqual((view.address, view.shape), (batch.pixels.address, batch.pixels.shape))
+        of_view_1 = _sluice.Finisher(info["table"], _sluice.F32, _sluice.NCHW, 5, 32, 32, view=1)
+        with self.assertRaisesRegex(ValueError, "the batch has no view 1"):
+            of_view_1.finish(batch)
+        loader.close()
+
     def test_val_is_a_part(self):
         with load(self.root, part="val") as loader:
             self.assertEqual(sum(len(labels) for _, labels, _ in loader), support.NUM_VAL)
