@@ -24,7 +24,7 @@ import numpy
 
 import sluice
 import sluice.numpy
-from sluice import _forecast, _usage, doctor
+from sluice import _forecast, _loop, _usage, doctor
 
 BATCH = 8
 
@@ -180,9 +180,9 @@ class WatchTest(unittest.TestCase):
     def test_finds_rows(self):
         rows = numpy.zeros((4, 3))
         for batch in (rows, (rows, 1), [{"x": rows}], {"x": (rows, rows)}):
-            self.assertEqual(doctor._rows(batch), 4)
+            self.assertEqual(_loop._rows(batch), 4)
         for batch in ((), "text", ["text"], 7):
-            self.assertIsNone(doctor._rows(batch))
+            self.assertIsNone(_loop._rows(batch))
 
     def test_tells_a_slow_loader_from_a_slow_step(self):
         def slow():
@@ -239,7 +239,7 @@ class ClockTest(unittest.TestCase):
                 return later.time - self.time  # ms
 
         is_over = False
-        return doctor._Clock("cuda", Event), synchronized
+        return _loop._Clock("cuda", Event), synchronized
 
     def test_waits_are_what_lies_between_steps(self):
         clock, _ = self.clock([0, 30, 100, 130, 131, 161])
@@ -253,7 +253,7 @@ class ClockTest(unittest.TestCase):
 
     def test_no_step_is_waited_for_but_one_long_past(self):
         clock, synchronized = self.clock(list(range(1000)))
-        for _ in range(doctor._PENDING):
+        for _ in range(_loop._PENDING):
             clock.begin()
             clock.end()
         self.assertEqual(synchronized, [])
