@@ -256,9 +256,9 @@ SLUICE_MUST_USE sluice_status sluice_pipeline_take_rows(const struct sluice_pipe
                                                         struct sluice_sample *sample,
                                                         struct sluice_err *err);
 
-/* The work from a sample's file to its u8 image, as plain data for a decoder that does not
- * implement ops: decode the box, resize it to the part, mirror it, run the kernel calls in order.
- */
+/* The work from a sample's file to the u8 pixels of one view, as plain data for a decoder that does
+ * not implement ops: decode the box, resize it to the part, mirror it, run the kernel calls in
+ * order. */
 struct sluice_kernel_work {
     struct sluice_box box; /* in the pixels of the file */
     struct sluice_resize_part part;
@@ -266,16 +266,16 @@ struct sluice_kernel_work {
     struct sluice_kernel_calls calls;
 };
 
-/* Whether the ops up to the u8 split can be such work: a box of the file's image, a resize of it,
- * and ops that keep the size and have kernels. */
+/* Whether all views can be such work: a box of the file's image, a resize of it, and ops that keep
+ * the size and have kernels. */
 bool sluice_pipeline_has_kernels(const struct sluice_pipeline *pipeline);
 
-/* Fills in *work for a sample at split 0.  False: run() has to process the sample, because the
+/* Fills in *work of a view for a sample at split 0; JPEG crops have the boxes of all views.  False: run() has to process the sample, because the
  * pipeline does more, the file is bad, the image is smaller than a center_crop and needs padding,
  * or the calls do not fit. */
 bool sluice_pipeline_kernel_work(const struct sluice_pipeline *pipeline,
                                  const struct sluice_scratch *scratch,
-                                 const struct sluice_sample *sample,
+                                 const struct sluice_sample *sample, unsigned view,
                                  struct sluice_kernel_work *work);
 
 /* Runs ops up to `end`, a u8 split, and packs the pixels losslessly (image/pack/pack.h).  run() and

@@ -391,9 +391,14 @@ static bool can_join(const struct sluice_pipeline *pipeline, unsigned op)
                       : !from.longer && from.shorter >= to.width && from.shorter >= to.height;
 }
 
-/* Whether a GPU can run all u8 ops that follow stage 0. */
+/* Whether a GPU can run all u8 ops that follow stage 0, or those of each view. */
 static bool has_kernels(const struct sluice_pipeline *pipeline)
 {
+    bool has_all = pipeline->views[0] && pipeline->stage_end[0] > 0;
+    for (unsigned i = 0; has_all && i < pipeline->num_views; i++)
+        has_all = pipeline->views[i]->has_kernels;
+    if (pipeline->views[0])
+        return has_all;
     const unsigned end = pipeline->stage_end[0];
     if (pipeline->numerics != SLUICE_NUMERICS_PILLOW12) /* a GPU resizes across first */
         return false;
@@ -430,7 +435,7 @@ static void find_stages(struct sluice_pipeline *pipeline)
     const unsigned first = sluice_first_op(pipeline);
     if (first < pipeline->u8_split && takes_box(pipeline, first))
         pipeline->stage_end[0] = pipeline->stage_end[first];
-    pipeline->has_kernels = !pipeline->views[0] && has_kernels(pipeline);
+    pipeline->has_kernels = has_kernels(pipeline);
     if (!pipeline->views[0]) {
         const struct sluice_known_size end =
             sluice_pipeline_known_size(pipeline, pipeline->u8_split);

@@ -19,7 +19,7 @@ struct sluice_pipeline {
     /* The end of the fused stage that begins at an op.  stage_end[0] is the split after the ops
      * that need only a box of the file's image, or 0. */
     unsigned stage_end[SLUICE_PIPELINE_MAX_OPS];
-    bool has_kernels; /* a GPU can run all u8 ops after stage_end[0] */
+    bool has_kernels; /* a GPU can run all u8 ops after stage_end[0], or those of each view */
     enum sluice_numerics numerics;
     unsigned num_views;
     struct sluice_size view_sizes[SLUICE_MAX_VIEWS];

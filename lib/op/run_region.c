@@ -547,9 +547,10 @@ static bool add_calls(const struct sluice_pipeline *pipeline, const struct sluic
 
 bool sluice_pipeline_kernel_work(const struct sluice_pipeline *pipeline,
                                  const struct sluice_scratch *scratch,
-                                 const struct sluice_sample *sample,
+                                 const struct sluice_sample *sample, unsigned view,
                                  struct sluice_kernel_work *work)
 {
+    pipeline = sluice_pipeline_view(pipeline, view);
     const unsigned first = sluice_first_op(pipeline), end = pipeline->stage_end[0];
     struct sluice_jpeg_crop_box window;
     if (!sluice_pipeline_has_kernels(pipeline) || sample->ops_done > 0 ||

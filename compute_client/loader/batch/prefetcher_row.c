@@ -258,7 +258,7 @@ static bool keep_for_gpu(struct row *row, struct maker *maker)
         sluice_pipeline_cut_for_gpu(pipeline, maker->scratch, sample, TUNING_GPU_RESTART, NULL) !=
             SLUICE_OK)
         return false;
-    if (!sluice_pipeline_kernel_work(pipeline, maker->scratch, sample, &work) ||
+    if (!sluice_pipeline_kernel_work(pipeline, maker->scratch, sample, 0, &work) ||
         find_geometry(row, maker, NULL) != SLUICE_OK)
         return false;
     const struct sluice_gpu_request request = {

@@ -196,7 +196,7 @@ static bool prepare(struct run *run, struct sluice_sample *sample, unsigned way,
                                                            restart, NULL) != SLUICE_OK)
         return false;
     static _Thread_local struct sluice_kernel_work work;
-    if (!sluice_pipeline_kernel_work(run->pipeline, run->scratch, sample, &work))
+    if (!sluice_pipeline_kernel_work(run->pipeline, run->scratch, sample, 0, &work))
         return false;
     *request = (struct sluice_gpu_request){
         .box = work.box,

@@ -117,7 +117,7 @@ static sluice_status prepare(struct run *run, struct sluice_sample *sample,
     struct sluice_kernel_work work;
     struct sluice_err err = {{0}};
     if (sluice_pipeline_cut_for_gpu(run->pipeline, run->scratch, sample, 4, &err) != SLUICE_OK ||
-        !sluice_pipeline_kernel_work(run->pipeline, run->scratch, sample, &work))
+        !sluice_pipeline_kernel_work(run->pipeline, run->scratch, sample, 0, &work))
         return SLUICE_E_UNSUPPORTED;
     const struct sluice_gpu_request request = {
         .box = work.box,

@@ -507,7 +507,7 @@ static void crop_and_resize(const struct sluice_pipeline *p, const struct sluice
     struct sluice_codec *codec = NULL;
     struct sluice_resizer *resizer = NULL;
     struct sluice_rgb rgb;
-    CU_ASSERT_FATAL(sluice_pipeline_kernel_work(p, scratch, sample, &work));
+    CU_ASSERT_FATAL(sluice_pipeline_kernel_work(p, scratch, sample, 0, &work));
     CU_ASSERT_EQUAL(work.calls.num_bytes, 0);
     REQUIRE_OK(sluice_codec_create(&codec, NULL));
     REQUIRE_OK(sluice_resizer_create(&resizer, NULL));
@@ -577,7 +577,7 @@ TEST(what_is_more_than_a_crop_and_a_resize_is_not_told)
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(specs); i++) {
         struct sluice_pipeline *p = run_test_parse(specs[i]);
         CU_ASSERT_FALSE(sluice_pipeline_has_kernels(p));
-        CU_ASSERT_FALSE(sluice_pipeline_kernel_work(p, scratch, &sample, &work));
+        CU_ASSERT_FALSE(sluice_pipeline_kernel_work(p, scratch, &sample, 0, &work));
         sluice_pipeline_destroy(p);
     }
     /* Of more pixels than there may be; a crop of more than there is pads; a file that is none has
@@ -585,16 +585,16 @@ TEST(what_is_more_than_a_crop_and_a_resize_is_not_told)
     struct sluice_pipeline *train = run_test_parse(TRAIN);
     struct sluice_scratch *little =
         run_test_scratch(&(struct sluice_scratch_options){.max_image_pixels = 100});
-    CU_ASSERT(sluice_pipeline_kernel_work(train, scratch, &sample, &work));
-    CU_ASSERT_FALSE(sluice_pipeline_kernel_work(train, little, &sample, &work));
+    CU_ASSERT(sluice_pipeline_kernel_work(train, scratch, &sample, 0, &work));
+    CU_ASSERT_FALSE(sluice_pipeline_kernel_work(train, little, &sample, 0, &work));
     sluice_scratch_destroy(little);
     sluice_pipeline_destroy(train);
     struct sluice_pipeline *padded = run_test_parse("decode,center_crop=160,to_tensor");
     CU_ASSERT(sluice_pipeline_has_kernels(padded));
-    CU_ASSERT_FALSE(sluice_pipeline_kernel_work(padded, scratch, &sample, &work));
+    CU_ASSERT_FALSE(sluice_pipeline_kernel_work(padded, scratch, &sample, 0, &work));
     struct sluice_pipeline *p = run_test_parse(TRAIN);
     file->data[0] = 0;
-    CU_ASSERT_FALSE(sluice_pipeline_kernel_work(p, scratch, &sample, &work));
+    CU_ASSERT_FALSE(sluice_pipeline_kernel_work(p, scratch, &sample, 0, &work));
     sluice_pipeline_destroy(p);
     sluice_pipeline_destroy(padded);
     sluice_sample_clear(&sample);

@@ -197,6 +197,59 @@ TEST(a_file_cut_for_other_views_is_corrupt)
     sluice_pipeline_destroy(p);
 }
 
+/* For a decoder that knows no ops: what each view needs lies in the crop for all of them. */
+TEST(the_kernel_work_of_a_view_gives_its_pixels)
+{
+    struct sluice_pipeline *p = run_test_parse(
+        "decode,views(2x[random_resized_crop=24,hflip],3x[random_resized_crop=12x16:filter=bicubic:"
+        "scale=0.05-0.3],[resize=40,center_crop=30,hflip])");
+    CU_ASSERT(sluice_pipeline_has_kernels(p));
+    struct sluice_scratch *scratch = run_test_scratch(NULL);
+    struct sluice_buf *file = make_jpeg(200, 150);
+    struct sluice_codec *codec = NULL;
+    struct sluice_resizer *resizer = NULL;
+    REQUIRE_OK(sluice_codec_create(&codec, NULL));
+    REQUIRE_OK(sluice_resizer_create(&resizer, NULL));
+    for (uint64_t id = 0; id < 20; id++) {
+        struct sluice_sample sample = run_test_sample(file, id);
+        if (id % 2)
+            REQUIRE_OK(sluice_pipeline_cut_for_gpu(p, scratch, &sample, 8, NULL));
+        uint8_t pixels[30 * 30 * 3 * 6], *at = pixels;
+        for (unsigned v = 0; v < sluice_pipeline_num_views(p); v++) {
+            struct sluice_kernel_work work;
+            struct sluice_rgb rgb;
+            CU_ASSERT_FATAL(sluice_pipeline_kernel_work(p, scratch, &sample, v, &work));
+            REQUIRE_OK(sluice_codec_decode_region(codec, sample.data->data, sample.data->len,
+                                                  &work.box, 1 << 20, NULL, &rgb, NULL));
+            const struct sluice_image_view view = {rgb.pixels->data, (size_t)rgb.width * 3,
+                                                   rgb.width, rgb.height};
+            REQUIRE_OK(
+                sluice_resize_rgb_part(resizer, &work.part, &view, work.is_mirrored, at, NULL));
+            sluice_buf_unref(rgb.pixels);
+            CU_ASSERT_EQUAL(work.calls.num_bytes, 0);
+            at += (size_t)work.part.out.width * work.part.out.height * 3;
+        }
+        CU_ASSERT_EQUAL((size_t)(at - pixels), sluice_pipeline_u8_bytes(p));
+        check_views(p, scratch, file, id, pixels);
+        sluice_sample_clear(&sample);
+    }
+    sluice_resizer_destroy(resizer);
+    sluice_codec_destroy(codec);
+    sluice_buf_unref(file);
+    sluice_scratch_destroy(scratch);
+    sluice_pipeline_destroy(p);
+    static const char *const others[] = {
+        "decode,views([random_resized_crop=24],[random_resized_crop=24,augmix])",
+        "decode,views([random_resized_crop=24],[resize=20x20])",
+        "decode=pillow13,views([random_resized_crop=24])",
+    };
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(others); i++) {
+        p = run_test_parse(others[i]);
+        CU_ASSERT_FALSE(sluice_pipeline_has_kernels(p));
+        sluice_pipeline_destroy(p);
+    }
+}
+
 TEST(the_time_of_views_is_one_ops)
 {
     const struct sluice_scratch_options timed = {.measure_ops = true};
