@@ -128,7 +128,9 @@ static uint64_t bytes_at(const struct sluice_pipeline *pipeline, unsigned stage)
 {
     const struct sluice_known_size known = sluice_pipeline_known_size(pipeline, stage);
     const bool is_f32 = sluice_pipeline_kind(pipeline, stage) == SLUICE_KIND_F32;
-    return (uint64_t)known.width * known.height * (is_f32 ? 12 : 3);
+    if (known.width == 0)
+        return 0;
+    return ((uint64_t)known.width * known.height + known.more_pixels) * (is_f32 ? 12 : 3);
 }
 
 sluice_status sluice_cost_folder_check_sizes(const char *name,

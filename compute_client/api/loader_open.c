@@ -61,10 +61,6 @@ static sluice_status make_val_pipeline(const char *given, const struct sluice_pi
 static sluice_status check_size(const struct sluice_pipeline *pipeline, const char *flag,
                                 struct sluice_err *err)
 {
-    if (sluice_pipeline_num_views(pipeline) > 1)
-        return sluice_fail(err, SLUICE_E_INVALID,
-                           "--%s \"%s\" makes %u views: a batch has one image of each sample", flag,
-                           sluice_pipeline_spec(pipeline), sluice_pipeline_num_views(pipeline));
     if (sluice_pipeline_u8_bytes(pipeline) > 0)
         return SLUICE_OK;
     return sluice_fail(err, SLUICE_E_INVALID,

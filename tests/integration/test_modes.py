@@ -3,6 +3,7 @@
 import json
 import pathlib
 import signal
+import tempfile
 import unittest
 
 from programs import BAD_DISK, Node, Port, SynthTest, Train, run, slow_disk
@@ -81,9 +82,10 @@ class ModesTest(SynthTest):
                 self.assertEqual(run(mode, ["--host", server.address], "when(epoch>=1,grayscale),"),
                                  late)
 
-    def test_rows_that_are_not_square(self):
-        pipeline = ["--pipeline", "decode,random_resized_crop=48x80,hflip,to_tensor,normalize=imagenet"]
-        profile = pathlib.Path(self.folder.name, "wide")
+    def check_pipeline(self, text):
+        """One digest in all modes, with a profile of its own; returns it."""
+        pipeline = ["--pipeline", text]
+        profile = pathlib.Path(tempfile.mkdtemp(dir=self.folder.name), "profile")
         (local,), _ = self.train("local", [self.root, "--profiling", "--write-profile-folder", profile, *pipeline])
         self.assertNotEqual(local["digest"], self.digest)
         self.addCleanup(setattr, type(self), "profile", self.profile)
@@ -94,6 +96,20 @@ class ModesTest(SynthTest):
                 (report,), _ = self.train(mode, ["--host", server.address, *pipeline])
                 self.assertEqual(report["digest"], local["digest"])
                 self.assertEqual(report["samples"], NUM_TRAIN)
+                self.assertEqual(report["errors"], 0)
+        return local["digest"]
+
+    def test_rows_that_are_not_square(self):
+        self.check_pipeline("decode,random_resized_crop=48x80,hflip,to_tensor,normalize=imagenet")
+
+    def test_views(self):
+        """Crops of the file's image; shared ops before views; and views at u8, which end the pipeline."""
+        crops = "2x[random_resized_crop=64:scale=0.32-1,hflip],3x[random_resized_crop=33x29:scale=0.05-0.32,grayscale:p=0.3]"
+        digests = {self.check_pipeline(text) for text in (
+            f"decode,views({crops}),to_tensor,normalize=imagenet",
+            f"decode,resize=90,hflip,views({crops}),to_tensor,normalize=imagenet",
+            f"decode,views([center_crop=40],{crops},[resize=20x30])")}
+        self.assertEqual(len(digests), 3)
 
     def test_repeated_augmentation(self):
         """An epoch has as many rows as without, and the same ones in any mode."""
