@@ -58,11 +58,6 @@ void sluice_loader_set_memory(struct sluice_loader *loader, const struct sluice_
 
 /* --- open --- */
 
-struct part *loader_part(struct sluice_loader *loader, enum sluice_part part)
-{
-    return part == SLUICE_VAL ? &loader->val : &loader->train;
-}
-
 static struct sluice_row_format row_format_of(const struct sluice_pipeline *pipeline)
 {
     const struct sluice_size size = sluice_pipeline_view_size(pipeline, 0);
@@ -205,47 +200,6 @@ const void *sluice_loader_target(const struct sluice_loader *loader, uint64_t sa
     const struct sluice_manifest_entry entry = sluice_manifest_at(manifest, sample_id);
     *bytes = entry.target_bytes;
     return entry.target;
-}
-
-/* --- stop --- */
-
-void loader_set_servers(struct sluice_loader *loader, struct sluice_servers *servers)
-{
-    pthread_mutex_lock(&loader->lock);
-    loader->servers = servers;
-    if (loader->is_stopped)
-        sluice_servers_stop(servers);
-    pthread_mutex_unlock(&loader->lock);
-}
-
-void loader_set_prefetcher(struct sluice_loader *loader, struct sluice_prefetcher *prefetcher)
-{
-    pthread_mutex_lock(&loader->lock);
-    loader->prefetcher = prefetcher;
-    if (loader->is_stopped)
-        sluice_prefetcher_stop(prefetcher);
-    pthread_mutex_unlock(&loader->lock);
-}
-
-void sluice_loader_stop(struct sluice_loader *loader)
-{
-    /* Under the lock, so that neither is destroyed meanwhile.  The prefetcher first: a source that
-     * lost its server may not fail it then. */
-    pthread_mutex_lock(&loader->lock);
-    loader->is_stopped = true;
-    if (loader->prefetcher)
-        sluice_prefetcher_stop(loader->prefetcher);
-    if (loader->servers)
-        sluice_servers_stop(loader->servers);
-    pthread_mutex_unlock(&loader->lock);
-}
-
-bool loader_is_stopped(struct sluice_loader *loader)
-{
-    pthread_mutex_lock(&loader->lock);
-    const bool is_stopped = loader->is_stopped;
-    pthread_mutex_unlock(&loader->lock);
-    return is_stopped;
 }
 
 /* --- close --- */

@@ -36,8 +36,9 @@ static struct sluice_sampler sampler_of(const struct sluice_loader *loader, enum
     };
 }
 
-/* 0 also if there are too many, which draw() says. */
-uint64_t loader_total(const struct sluice_loader *loader, enum sluice_part part)
+/* Items of an epoch of the loader's own order, of all ranks.  0 also if there are too many, which
+ * draw() says. */
+static uint64_t total_of(const struct sluice_loader *loader, enum sluice_part part)
 {
     const struct sluice_sampler sampler = sampler_of(loader, part);
     size_t count = 0;
@@ -46,7 +47,7 @@ uint64_t loader_total(const struct sluice_loader *loader, enum sluice_part part)
 
 uint64_t sluice_loader_num_batches(const struct sluice_loader *loader, enum sluice_part part)
 {
-    return sluice_order_num_batches(&loader->order, loader_total(loader, part), 0);
+    return sluice_order_num_batches(&loader->order, total_of(loader, part), 0);
 }
 
 /* This rank's rows, by the loader's own sampler. */
@@ -131,7 +132,7 @@ struct sluice_state loader_state_at(const struct sluice_loader *loader, enum slu
     memcpy(state.dataset_id, loader->dataset_id, sizeof(state.dataset_id));
     if (part == SLUICE_TRAIN && loader->mix.num > 0) {
         memcpy(state.mix, loader->mix.text, sizeof(state.mix));
-        state.num_items = loader_total(loader, part);
+        state.num_items = total_of(loader, part);
     }
     if (part == SLUICE_TRAIN && loader->options.is_shuffled)
         state.num_mixed = loader->options.shuffle_shards;
@@ -194,7 +195,7 @@ static sluice_status plan(struct sluice_loader *loader, enum sluice_part part,
     if (status == SLUICE_OK)
         loader->is_planned[part] = loader->is_planned[SLUICE_VAL] = true;
     if (status == SLUICE_OK && !loader->prefetcher)
-        status = loader_make_prefetcher(loader, err);
+        status = loader_make_prefetcher(loader, total_of(loader, SLUICE_TRAIN), err);
     if (status == SLUICE_OK && for_training && loader->options.is_profiling &&
         !loader->profile.rows)
         status = loader_profile_begin(loader, err);

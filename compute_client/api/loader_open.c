@@ -269,7 +269,8 @@ static unsigned most_views(const struct sluice_loader *loader)
     return train > val ? train : val;
 }
 
-sluice_status loader_make_prefetcher(struct sluice_loader *loader, struct sluice_err *err)
+sluice_status loader_make_prefetcher(struct sluice_loader *loader, uint64_t epoch_items,
+                                     struct sluice_err *err)
 {
     const struct sluice_options *o = &loader->options;
     const size_t train_bytes = sluice_pipeline_u8_bytes(loader->train.pipeline);
@@ -279,8 +280,8 @@ sluice_status loader_make_prefetcher(struct sluice_loader *loader, struct sluice
     const size_t batch_bytes = row_bytes * (size_t)o->batch_size;
     const unsigned num_slots = slots_in(half / batch_bytes, o->batch_size);
     /* A profile requests its samples many times, so all slots are filled. */
-    const size_t num_items = o->is_profiling ? (size_t)num_slots * o->batch_size
-                                             : (size_t)loader_total(loader, SLUICE_TRAIN);
+    const size_t num_items =
+        o->is_profiling ? (size_t)num_slots * o->batch_size : (size_t)epoch_items;
     const struct sluice_prefetcher_options options = {
         .retry_for_s = o->retry_for_s,
         .num_workers = (unsigned)o->workers,

@@ -19,7 +19,8 @@
 
 /* Private to the files behind struct sluice_loader.
  *
- *     loader.c          its beginning and end, and a stop
+ *     loader.c          its beginning and end
+ *     loader_stop.c     a stop, which reaches whatever waits
  *     loader_open.c     pipelines, data, prefetcher, sources
  *     loader_gpu.c      a GPU as the place of its batches
  *     loader_choose.c   the plan: each sample's choice
@@ -105,7 +106,10 @@ struct sluice_loader {
     uint64_t given_ns;                  /* when next() returned a batch; 0: next() runs */
 };
 
-struct part *loader_part(struct sluice_loader *loader, enum sluice_part part);
+static inline struct part *loader_part(struct sluice_loader *loader, enum sluice_part part)
+{
+    return part == SLUICE_VAL ? &loader->val : &loader->train;
+}
 
 /* Register the servers and the prefetcher, so that a stop reaches them. */
 void loader_set_servers(struct sluice_loader *loader, struct sluice_servers *servers);
@@ -129,16 +133,13 @@ SLUICE_MUST_USE sluice_status loader_open_data(struct sluice_loader *loader,
 /* For val alone, or for both parts. */
 SLUICE_MUST_USE sluice_status loader_choose(struct sluice_loader *loader, bool for_training,
                                             struct sluice_err *err);
-/* Uses loader->memory for batches. */
+/* Uses loader->memory for batches.  epoch_items: of a training epoch, of all ranks. */
 SLUICE_MUST_USE sluice_status loader_make_prefetcher(struct sluice_loader *loader,
-                                                     struct sluice_err *err);
+                                                     uint64_t epoch_items, struct sluice_err *err);
 
 /* Creates the part's source on the first call. */
 SLUICE_MUST_USE sluice_status loader_make_source(struct sluice_loader *loader, struct part *part,
                                                  struct sluice_err *err);
-
-/* Items of an epoch of the loader's own order, of all ranks. */
-uint64_t loader_total(const struct sluice_loader *loader, enum sluice_part part);
 
 /* The place at the beginning of an epoch, in the loader's own order. */
 struct sluice_state loader_state_at(const struct sluice_loader *loader, enum sluice_part part,
