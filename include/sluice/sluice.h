@@ -529,6 +529,31 @@ SLUICE_API SLUICE_MUST_USE sluice_status sluice_finish(
     const uint8_t *pixels, size_t num_rows, size_t height, size_t width, const float table[3][256],
     enum sluice_dtype dtype, enum sluice_layout layout, void *out, struct sluice_err *err);
 
+/* --- annotations --- */
+
+/* Moves boxes of a file's image to a row of height x width pixels.  `matrix` is that of the row's
+ * sluice_geometry; a box is 4 floats, left, top, right and bottom, in pixels of the image as stored.
+ * The result is the box around the four moved corners, clipped to the row, as torchvision's: where
+ * a warp follows a crop, it is around corners that the crop may have cut off.
+ *
+ * Keeps the boxes whose sides are at least min_size and whose area is at least min_area after that
+ * (torchvision's SanitizeBoundingBoxes: 1 and 1; with 0 and 0 it keeps those of no area, too), and
+ * returns their number.  Box i of the result, at moved + 4 * i, is box kept[i] of `boxes`.  `moved`
+ * and `kept` have room for num_boxes; `moved` may be `boxes`.  A box with a NaN, or whose right is
+ * less than its left or its bottom less than its top, is not kept.  Pure; any thread. */
+SLUICE_API size_t sluice_move_boxes(const double matrix[9], uint32_t height, uint32_t width,
+                                    const float *boxes, size_t num_boxes, double min_size,
+                                    double min_area, float *moved, uint32_t *kept);
+
+/* Moves keypoints of `dim` floats each: x and y, and with 3 COCO's visibility (0: not labelled).
+ * With dim 3 a point that is not labelled, or not in the row, becomes 0, 0, 0.  With dim 2 a point
+ * may lie outside the row, and one that the matrix shows nowhere is NaN.  `moved` may be `points`.
+ * sluice_geometry.is_flipped says whether left and right (eye, hand) have changed places.  Pure;
+ * any thread. */
+SLUICE_API void sluice_move_keypoints(const double matrix[9], uint32_t height, uint32_t width,
+                                      const float *points, size_t num_points, unsigned dim,
+                                      float *moved);
+
 /* --- server --- */
 
 struct sluice_server;

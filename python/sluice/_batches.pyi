@@ -21,7 +21,7 @@ class Batches(Generic[_T]):
                  drop_last: bool = False, shuffle: bool = True, part: str = "train",
                  sampler: Optional[Iterable[int]] = None, on_error: str = "skip",
                  workers: Optional[int] = None, pinned_device: int = -1,
-                 targets: bool = False, recipe: Any = None,
+                 targets: bool = False, geometry: bool = False, recipe: Any = None,
                  python_tail: Optional[Callable[..., Any]] = None,
                  python_tail_shape: Optional[Sequence[int]] = None, python_tail_dtype: Any = None,
                  python_tail_workers: Optional[int] = None,

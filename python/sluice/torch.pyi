@@ -8,7 +8,7 @@ from sluice._dataset import Dataset as Dataset, IterableDataset as IterableDatas
 
 class Loader(Batches[tuple[Any, ...]]):
     def __init__(self, source: _Source, batch_size: int, *,
-                 targets: bool = False, sample_ids: bool = False, paths: bool = False,
+                 targets: bool = False, sample_ids: bool = False, paths: bool = False, geometry: bool = False,
                  rank: Optional[int] = None,
                  world_size: Optional[int] = None,
                  device: Union[None, str, int, torch.device] = None,

@@ -107,7 +107,9 @@ PyTypeObject *add_type(PyObject *module, PyType_Spec *spec, const char *name);
 /* The same for a type that C code does not refer to. */
 int add_plain_type(PyObject *module, PyType_Spec *spec, const char *name);
 
-/* draws.c: functions of the module. */
+/* annotations.c, draws.c: functions of the module. */
+PyObject *module_move_boxes(PyObject *module, PyObject *args);
+PyObject *module_move_keypoints(PyObject *module, PyObject *args);
 PyObject *module_draw_mix(PyObject *module, PyObject *args);
 PyObject *module_fill_normals(PyObject *module, PyObject *args);
 PyObject *module_normal_quantiles(PyObject *module, PyObject *unused);

@@ -123,6 +123,14 @@ static PyMethodDef module_methods[] = {
      "from one address to another."},
     {"state_part", module_state_part, METH_VARARGS,
      "state_part(state): what a batch's state is of."},
+    {"move_boxes", module_move_boxes, METH_VARARGS,
+     "move_boxes(matrices, height, width, boxes, offsets, min_size, min_area): of a batch, bytes "
+     "of "
+     "float64 [rows, 3, 3], float32 [boxes, 4] and uint64 [rows + 1]: bytearrays of the boxes that "
+     "are kept, of int64, which of those given they are, and their offsets."},
+    {"move_keypoints", module_move_keypoints, METH_VARARGS,
+     "move_keypoints(matrices, height, width, points, offsets, number, dim): the same for float32 "
+     "[objects, number, dim]: a bytearray of all."},
     {"draw_mix", module_draw_mix, METH_VARARGS,
      "draw_mix(seed, epoch, batch, rank, mixup_alpha, cutmix_alpha, p, cutmix_p, height, width): "
      "(0: as it is, 1: mixup, 2: CutMix; lambda; (top, left, height, width))."},

@@ -12,6 +12,7 @@ import torch
 from PIL import Image
 
 import sluice
+import sluice.annotations
 import sluice.numpy
 import sluice.torch
 
@@ -133,6 +134,66 @@ class GeometryTest(unittest.TestCase):
         seen = self.rows(self.root, pipeline=PLAIN, rank=1, world_size=6, drop_last=False)
         for sample, rows in seen.items():
             self.assertEqual(set(rows), set(expected[sample]))
+
+    def test_boxes_follow_the_pixels(self):
+        """A white rectangle is drawn in each image: its box goes where the rectangle is seen."""
+        root = pathlib.Path(tempfile.mkdtemp(dir=self.folder)) / "boxes"
+        (root / "class").mkdir(parents=True)
+        given = []
+        for i in range(NUM):
+            width, height = size_of(i)
+            box = numpy.float32([20 + i, 30, 50 + i, 70 + i])
+            image = numpy.zeros((height, width, 3), numpy.uint8)
+            image[30:70 + i, 20 + i:50 + i] = 255
+            Image.fromarray(image).save(root / "class" / f"{i:02}.png")
+            given.append(numpy.stack([box, [0, 0, width, height], [0, 0, 0.5, 0.5]]))
+        num_seen = 0
+        pipeline = "decode,random_resized_crop=96:scale=0.5-1:ratio=1-1,hflip,vflip:p=0.5"
+        with sluice.numpy.Loader(root, 6, pipeline=pipeline, shuffle=False, geometry=True, sample_ids=True) as loader:
+            for images, _, ids, geometry in loader:
+                ours = [given[int(loader.path(i)[6:8])] for i in ids]
+                boxes, kept, offsets = sluice.annotations.move_boxes(geometry, (96, 96),
+                                                                     *sluice.annotations.ragged(ours))
+                self.assertEqual((boxes.dtype, kept.dtype, offsets.dtype),
+                                 (numpy.float32, numpy.int64, numpy.int64))
+                self.assertEqual(offsets[0], 0)
+                self.assertEqual(offsets[-1], len(boxes))
+                for row, image in enumerate(images):
+                    here = slice(offsets[row], offsets[row + 1])
+                    found = dict(zip((kept[here] - 3 * row).tolist(), boxes[here].tolist()))
+                    self.assertEqual(found[1], [0, 0, 96, 96])
+                    self.assertTrue(set(found) <= {0, 1})  # the third is too small
+                    down, across = numpy.nonzero(image[..., 0] > 127)
+                    if 0 in found and len(across):
+                        num_seen += 1
+                        seen = [across.min(), down.min(), across.max() + 1, down.max() + 1]
+                        self.assertLess(numpy.abs(numpy.subtract(seen, found[0])).max(), 1)
+                    else:
+                        self.assertLess(len(across), 200)
+        self.assertGreater(num_seen, NUM // 2)
+
+    def test_keypoints(self):
+        matrices = numpy.stack([numpy.eye(3), numpy.float64([[-1, 0, 10], [0, 2, 0], [0, 0, 1]])])
+        points = numpy.float32([[[1, 2, 2], [20, 2, 2]], [[1, 2, 1], [0, 0, 0]], [[4, 4, 2], [4, 6, 2]]])
+        moved = sluice.annotations.move_keypoints(matrices, (10, 10), points, [0, 1, 3])
+        self.assertEqual(moved.tolist(), [[[1, 2, 2], [0, 0, 0]], [[9, 4, 1], [0, 0, 0]], [[6, 8, 2], [0, 0, 0]]])
+        moved = sluice.annotations.move_keypoints({"matrix": matrices}, (10, 10), points[..., :2], [0, 1, 3])
+        self.assertEqual(moved.tolist(), [[[1, 2], [20, 2]], [[9, 4], [10, 0]], [[6, 8], [6, 12]]])
+
+    def test_ragged_arrays_that_do_not_fit_are_refused(self):
+        eyes, boxes = numpy.stack([numpy.eye(3)] * 2), numpy.float32([[0, 0, 5, 5]] * 3)
+        made, kept, offsets = sluice.annotations.move_boxes(eyes, (10, 10), boxes, [0, 0, 3])
+        self.assertEqual((len(made), kept.tolist(), offsets.tolist()), (3, [0, 1, 2], [0, 0, 3]))
+        for offsets in ([0, 3], [0, 1, 2], [1, 2, 3], [0, 2, 1], [0, -1, 3], [0, 2 ** 62, 3], []):
+            with self.subTest(offsets), self.assertRaisesRegex(ValueError, "offsets: from 0 to the number"):
+                sluice.annotations.move_boxes(eyes, (10, 10), boxes, offsets)
+            with self.subTest(offsets), self.assertRaisesRegex(ValueError, "offsets: from 0 to the number"):
+                sluice.annotations.move_keypoints(eyes, (10, 10), boxes.reshape(3, 2, 2), offsets)
+        for shape in ((3, 4), (1, 3, 4), (3, 4, 1)):
+            with self.subTest(shape), self.assertRaisesRegex(ValueError, "keypoints"):
+                sluice.annotations.move_keypoints(eyes, (10, 10), boxes.reshape(shape), [0, 1, 3])
+        empty = sluice.annotations.move_boxes(eyes, (10, 10), *sluice.annotations.ragged([boxes[:0]] * 2))
+        self.assertEqual([len(array) for array in empty], [0, 0, 3])
 
     def test_without_it_batches_are_as_ever(self):
         with sluice.numpy.Loader(self.root, 5, pipeline=PLAIN) as loader:
