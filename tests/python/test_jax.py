@@ -59,6 +59,37 @@ class JaxTest(support.SetTest):
         with sluice.jax.Loader(self.root, 8, **OPTIONS) as loader:
             self.assert_same(list(loader), self.expected())
 
+    def test_views_are_a_list(self):
+        # Of odd sizes, so that the second begins where no array is aligned.
+        pipeline = "decode,views([random_resized_crop=33x29,hflip],2x[random_resized_crop=31]),to_tensor,normalize=imagenet"
+        options = {**OPTIONS, "pipeline": pipeline}
+        with sluice.numpy.Loader(self.root, 7, **options) as loader:
+            expected = [([view.copy() for view in views], labels.copy()) for views, labels, _ in loader]
+            table = sluice.numpy.normalization(loader)
+        step = jax.jit(lambda views: [view.sum(dtype="uint32") for view in views])
+        mesh = Mesh(numpy.array(jax.devices()), ("rows",))
+        for more in ({}, {"devices": jax.devices()[:1]}, {"sharding": NamedSharding(mesh, P("rows"))}, {"normalize": True}):
+            batch_size = 8 if "sharding" in more else 7
+            with self.subTest(**more), sluice.jax.Loader(self.root, batch_size, **options, **more) as loader:
+                self.assertEqual(loader.info["views"], [[33, 29], [31, 31], [31, 31]])
+                made = [[numpy.asarray(view) for view in views] for views, _, _ in loader]
+                if "sharding" in more:  # rows repeat at the end, for the devices
+                    made = [numpy.concatenate(views)[:support.NUM_TRAIN] for views in zip(*made)]
+                    wanted = [numpy.concatenate(views) for views in zip(*(views for views, _ in expected))]
+                    made, expected_views = [made], [wanted]
+                else:
+                    expected_views = [views for views, _ in expected]
+                for views, others in zip(made, expected_views, strict=True):
+                    for view, other in zip(views, others, strict=True):
+                        if "normalize" in more:
+                            other = numpy.stack([table[c][other[..., c]] for c in range(3)], axis=-1)
+                        self.assertTrue(numpy.array_equal(view, other))
+        with sluice.jax.Loader(self.root, 7, **options) as loader:
+            for (views, _, _), (others, _) in zip(loader, expected):
+                self.assertEqual(list(map(int, step(views))), [int(other.sum()) for other in others])
+        with self.assertRaisesRegex(sluice.InvalidError, "batch_ops: Mix and RandomErasing are for one image"):
+            sluice.jax.Loader(self.root, 7, batch_ops=[sluice.jax.RandomErasing()], **options)
+
     def test_targets_go_with_their_rows(self):
         with tempfile.TemporaryDirectory() as folder:
             root = pathlib.Path(folder, "set")
