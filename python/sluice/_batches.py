@@ -183,7 +183,7 @@ class Batches:
         views = []
         while (fields := batch.geometry(len(views))) is not None:
             views.append(arrays(*fields))
-        return views[0] if len(views) == 1 else views
+        return self._views_or_image(views)
 
     def _next(self):
         """The next _sluice.Batch, after the python_tail if there is one; None: the epoch has ended."""

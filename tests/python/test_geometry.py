@@ -19,6 +19,7 @@ import sluice.torch
 NUM = 24
 TURNED = "decode,exif_transpose,random_resized_crop=48:scale=0.3-1,hflip,affine=-20-20:scale=0.8-1.2:filter=bilinear"
 PLAIN = "decode,random_resized_crop=48:scale=0.3-1,hflip,vflip:p=0.5,to_tensor"
+VIEWS = "decode,views(2x[random_resized_crop=48,hflip],3x[random_resized_crop=40x32:scale=0.2-0.5,rotate=-20-20]),to_tensor"
 SDXL = "decode,resize=64,random_crop=64,hflip,to_tensor"
 
 
@@ -53,14 +54,16 @@ class GeometryTest(unittest.TestCase):
         with sluice.numpy.Loader(source, 5, seed=3, geometry=True, sample_ids=True, workers=2, **options) as loader:
             loader.set_epoch(1)
             for images, _, ids, geometry in loader:
-                for i, sample in enumerate(ids):
-                    seen.setdefault(int(sample), []).append(
-                        (b"".join(geometry[name][i].tobytes() for name in ("matrix", "size", "crop", "flip")),
-                         images[i].tobytes()))
+                views = zip(images, geometry) if isinstance(images, list) else [(images, geometry)]
+                for pixels, fields in views:
+                    for i, sample in enumerate(ids):
+                        seen.setdefault(int(sample), []).append(
+                            (b"".join(fields[name][i].tobytes() for name in ("matrix", "size", "crop", "flip")),
+                             pixels[i].tobytes()))
         return seen
 
     def test_it_is_the_same_in_every_mode(self):
-        for pipeline in (TURNED, PLAIN, SDXL):
+        for pipeline in (TURNED, PLAIN, VIEWS, SDXL):
             expected = self.rows(self.root, pipeline=pipeline)
             self.assertEqual(len(expected), NUM)
             self.assertEqual(len({rows[0][0] for rows in expected.values()}), NUM)
@@ -78,11 +81,13 @@ class GeometryTest(unittest.TestCase):
                     self.assertEqual(self.rows(self.root, pipeline=pipeline, gpu_decode="on", jpeg_index=index), expected)
 
     def test_pixels_are_where_the_matrix_says(self):
-        for pipeline in (TURNED, PLAIN, SDXL):
+        for pipeline in (TURNED, PLAIN, VIEWS, SDXL):
             with self.subTest(pipeline), sluice.numpy.Loader(
                     self.root, NUM, pipeline=pipeline, shuffle=False, sample_ids=True, geometry=True) as loader:
                 images, _, ids, geometry = next(iter(loader))
-                for image, sample, matrix in zip(images, ids, geometry["matrix"]):
+                views = zip(images, geometry) if isinstance(images, list) else [(images, geometry)]
+                for image, sample, matrix in (
+                        row for pixels, fields in views for row in zip(pixels, ids, fields["matrix"])):
                     width, height = size_of(int(loader.path(sample)[6:8]))
                     v, u = numpy.mgrid[:image.shape[0], :image.shape[1]] + 0.5
                     x, y, w = numpy.linalg.inv(matrix) @ [u.ravel(), v.ravel(), 1 + 0 * u.ravel()]
