@@ -71,6 +71,19 @@ static struct sluice_row_format row_format_of(const struct sluice_pipeline *pipe
     return format;
 }
 
+/* The kind of field 0 as a target. */
+static enum sluice_target_kind target_kind(const struct sluice_fields *fields)
+{
+    switch (fields->of[0].type.kind) {
+    case SLUICE_FIELD_NONE:
+        return SLUICE_TARGETS_NONE;
+    case SLUICE_FIELD_VECTOR:
+        return SLUICE_TARGETS_VECTOR;
+    default:
+        return SLUICE_TARGETS_BYTES;
+    }
+}
+
 static void describe(struct sluice_loader *loader)
 {
     struct sluice_dataset_info *info = &loader->dataset;
@@ -84,8 +97,9 @@ static void describe(struct sluice_loader *loader)
     }
     const struct sluice_row_format *train = &loader->train.format;
     info->num_classes = loader->manifest->num_classes;
-    info->target_kind = loader->manifest->target_type.kind;
-    info->target_dim = loader->manifest->target_type.dim;
+    info->target_kind = target_kind(&loader->manifest->fields);
+    info->target_dim =
+        info->target_kind == SLUICE_TARGETS_VECTOR ? loader->manifest->fields.of[0].type.dim : 0;
     info->height = train->height;
     info->width = train->width;
     info->rank = (uint32_t)loader->options.rank;
@@ -170,36 +184,34 @@ const char *sluice_loader_path(const struct sluice_loader *loader, uint64_t samp
 
 unsigned sluice_loader_num_fields(const struct sluice_loader *loader)
 {
-    return loader->manifest && loader->manifest->target_type.kind ? 1 : 0;
+    return loader->manifest ? loader->manifest->fields.num : 0;
 }
 
 struct sluice_field sluice_loader_field(const struct sluice_loader *loader, unsigned field)
 {
     if (field >= sluice_loader_num_fields(loader))
         return (struct sluice_field){.name = NULL};
-    const struct sluice_target_type type = loader->manifest->target_type;
-    return (struct sluice_field){.name = "target",
-                                 .kind = type.kind == SLUICE_TARGETS_VECTOR ? SLUICE_FIELD_VECTOR
-                                                                            : SLUICE_FIELD_BYTES,
-                                 .dim = type.dim};
+    const struct sluice_named_field *of = &loader->manifest->fields.of[field];
+    return (struct sluice_field){.name = of->name, .kind = of->type.kind, .dim = of->type.dim};
 }
 
 const void *sluice_loader_field_value(const struct sluice_loader *loader, unsigned field,
                                       uint64_t sample_id, size_t *bytes)
 {
-    return field < sluice_loader_num_fields(loader) ? sluice_loader_target(loader, sample_id, bytes)
-                                                    : NULL;
+    const struct sluice_manifest *manifest = loader->manifest;
+    if (!manifest || sample_id >= manifest->num_entries || field >= manifest->fields.num)
+        return NULL;
+    const struct sluice_manifest_entry entry = sluice_manifest_at(manifest, sample_id);
+    const struct sluice_field_value value =
+        sluice_fields_value(&manifest->fields, field, entry.values, entry.values_bytes);
+    *bytes = value.bytes;
+    return value.at;
 }
 
 const void *sluice_loader_target(const struct sluice_loader *loader, uint64_t sample_id,
                                  size_t *bytes)
 {
-    const struct sluice_manifest *manifest = loader->manifest;
-    if (!manifest || sample_id >= manifest->num_entries)
-        return NULL;
-    const struct sluice_manifest_entry entry = sluice_manifest_at(manifest, sample_id);
-    *bytes = entry.target_bytes;
-    return entry.target;
+    return sluice_loader_field_value(loader, 0, sample_id, bytes);
 }
 
 /* --- close --- */

@@ -311,6 +311,7 @@ sluice_status sluice_client_hello_once(struct sluice_client *client,
         .peer = (char *)(uintptr_t) "offload_train " SLUICE_VERSION,
         .pipeline = (char *)(uintptr_t)sluice_pipeline_spec(pipeline),
         .pipeline_fingerprint = sluice_pipeline_fingerprint(pipeline),
+        .has_fields = true,
     };
     memcpy(hello.dataset_id, dataset_id, strnlen(dataset_id, sizeof(hello.dataset_id) - 1));
     struct sluice_message request = {0}, reply = {0};

@@ -136,8 +136,8 @@ struct listing {
 
     char **classes;
     size_t num_classes;
-    struct sluice_target_type target_type;
-    uint64_t target_bytes;
+    struct sluice_fields fields;
+    uint64_t values_bytes;
     struct sluice_manifest_writer *writer; /* of the rows; NULL: no rows yet */
     const char *path;                      /* of the file it writes; NULL: memory */
     bool has_local_error;                  /* and that file could not be written */
@@ -168,6 +168,19 @@ static size_t num_listed(const struct listing *listing)
     return listing->writer ? sluice_manifest_writer_count(listing->writer) : 0;
 }
 
+/* The fields of a list; false: they are not valid.  A server of an earlier version has one at most,
+ * and does not say its name. */
+static bool take_fields(const struct sluice_wire_list *part, struct sluice_fields *fields)
+{
+    if (part->fields && part->fields[0])
+        return sluice_fields_parse(part->fields, fields);
+    const struct sluice_field_type type = {(enum sluice_field_kind)part->target_kind,
+                                           part->target_dim};
+    *fields = (struct sluice_fields){.num = type.kind != SLUICE_FIELD_NONE,
+                                     .of = {{type, SLUICE_TARGET_FIELD}}};
+    return !sluice_field_type_flaw(type) && sluice_fields_are_plain(fields);
+}
+
 /* Facts of the whole list, from the first message of each call. */
 static sluice_status check_first(struct listing *listing, struct sluice_wire_list *part,
                                  struct sluice_err *err)
@@ -185,10 +198,9 @@ static sluice_status check_first(struct listing *listing, struct sluice_wire_lis
                            (unsigned long long)part->num_samples,
                            (unsigned long long)server->num_samples,
                            (unsigned long long)MAX_LIST_ROWS);
-    const struct sluice_target_type type = {(enum sluice_target_kind)part->target_kind,
-                                            part->target_dim};
-    if (sluice_target_type_flaw(type) ||
-        part->target_bytes > part->num_samples * SLUICE_MAX_TARGET_BYTES)
+    struct sluice_fields fields;
+    if (!take_fields(part, &fields) ||
+        part->target_bytes > part->num_samples * SLUICE_MAX_FIELD_BYTES)
         return sluice_fail(
             err, SLUICE_E_CORRUPT, "it lists targets of kind %u, %u numbers and %llu bytes in all",
             part->target_kind, part->target_dim, (unsigned long long)part->target_bytes);
@@ -197,8 +209,8 @@ static sluice_status check_first(struct listing *listing, struct sluice_wire_lis
     listing->can_resume = part->has_hash;
     if (!listing->writer) {
         classes_clear(listing); /* of a call that broke off between them */
-        listing->target_type = type;
-        listing->target_bytes = part->target_bytes;
+        listing->fields = fields;
+        listing->values_bytes = part->target_bytes;
     }
     return SLUICE_OK;
 }
@@ -261,8 +273,8 @@ static sluice_status take_packed(void *ctx, const struct sluice_list_row *row,
         .width = row->width,
         .height = row->height,
         .coding = row->coding,
-        .target = row->target,
-        .target_bytes = row->target_bytes,
+        .values = row->target,
+        .values_bytes = row->target_bytes,
     };
     return add_row(ctx, &entry, err);
 }
@@ -277,8 +289,8 @@ static sluice_status take_rows(struct listing *listing, const struct sluice_wire
             .path = listing->path,
             .num_entries = (size_t)listing->server->num_samples,
             .num_classes = listing->num_classes,
-            .target_type = listing->target_type,
-            .target_bytes = listing->target_bytes,
+            .fields = listing->fields,
+            .values_bytes = listing->values_bytes,
         };
         status = sluice_manifest_writer_create(&options, &listing->writer, err);
         listing->has_local_error |= status != SLUICE_OK;

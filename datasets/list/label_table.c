@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The columns to look for in a table. */
-enum field { PATH, LABEL, SPLIT, TARGET, NUM_FIELDS };
+/* The columns to look for in a table; FIELD + i is the one of source i. */
+enum column { PATH, LABEL, SPLIT, FIELD, NUM_COLUMNS = FIELD + SLUICE_MAX_FIELDS };
 
 /* Names of a column of labels; the first one that is there is taken. */
 static const char *const label_names[] = {"label", "class", "cls", "target"};
@@ -25,25 +25,48 @@ const char *sluice_label_name(unsigned rank)
     return rank < SLUICE_ARRAY_LEN(label_names) ? label_names[rank] : NULL;
 }
 
-static const char *name_of(const struct sluice_label_table *table, enum field field)
+/* The column of a source; NULL: the source is not a column. */
+static const char *name_of_source(const struct sluice_label_table *table, unsigned source)
 {
-    switch (field) {
+    const struct sluice_field_source *of = &table->sources->of[source];
+    return source < table->sources->num && !sluice_field_source_is_suffix(of) ? of->from : NULL;
+}
+
+static const char *name_of(const struct sluice_label_table *table, enum column column)
+{
+    switch (column) {
     case PATH:
         return "file_name";
     case SPLIT:
         return "split";
-    case TARGET:
-        return table->target_name;
-    default:
+    case LABEL:
         return table->label_name ? table->label_name : label_names[0];
+    default:
+        return name_of_source(table, column - FIELD);
     }
 }
 
-/* A column may be the targets, whatever it is called. */
-static int field_of(const struct sluice_label_table *table, const char *name)
+/* Whether a column holds the values of this source. */
+static bool is_of_source(const struct sluice_label_table *table, unsigned source, const char *name)
 {
-    if (table->target_name && strcmp(name, table->target_name) == 0)
-        return TARGET;
+    const char *wanted = name_of_source(table, source);
+    return wanted && strcmp(wanted, name) == 0;
+}
+
+static bool is_of_any_source(const struct sluice_label_table *table, const char *name)
+{
+    for (unsigned i = 0; i < table->sources->num; i++) {
+        if (is_of_source(table, i, name))
+            return true;
+    }
+    return false;
+}
+
+/* The use of a column that holds no values of fields; -1: it is not used. */
+static int column_of(const struct sluice_label_table *table, const char *name)
+{
+    if (is_of_any_source(table, name))
+        return -1;
     if (table->label_name && strcmp(name, table->label_name) == 0)
         return LABEL;
     if (strcmp(name, "path") == 0 || strcmp(name, "file_name") == 0)
@@ -52,14 +75,12 @@ static int field_of(const struct sluice_label_table *table, const char *name)
 }
 
 /* Sets the name of the column of labels, unless it was given: the first of the usual names that
- * `has` finds, except the column of targets. */
+ * `has` finds, except columns of fields. */
 static void choose_label(struct sluice_label_table *table,
                          bool (*has)(const void *columns, const char *name), const void *columns)
 {
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(label_names) && !table->label_name; i++) {
-        const bool is_target =
-            table->target_name && strcmp(label_names[i], table->target_name) == 0;
-        if (!is_target && has(columns, label_names[i]))
+        if (!is_of_any_source(table, label_names[i]) && has(columns, label_names[i]))
             table->label_name = label_names[i];
     }
 }
@@ -71,13 +92,13 @@ static sluice_status wrong(const struct sluice_label_table *table, size_t line, 
 }
 
 static sluice_status wrong_field(const struct sluice_label_table *table, size_t line,
-                                 enum field field, const char *value, const char *what,
+                                 enum column column, const char *value, const char *what,
                                  struct sluice_err *err)
 {
     char shown[100];
     sluice_escape_line(shown, sizeof(shown), value);
     return sluice_fail(err, SLUICE_E_INVALID, "%s:%zu: field '%s': '%s' %s", table->name, line,
-                       name_of(table, field), shown, what);
+                       name_of(table, column), shown, what);
 }
 
 /* --- rows --- */
@@ -103,20 +124,21 @@ static sluice_status check_label(struct sluice_label_table *table, const char *l
 }
 
 /* `is_name`: the label is one for sure, whatever it looks like. */
-static sluice_status add_row(struct sluice_label_table *table, char *const values[NUM_FIELDS],
-                             struct sluice_target_place target, bool is_name, size_t line,
-                             struct sluice_err *err)
+static sluice_status add_row(struct sluice_label_table *table, char *const values[FIELD],
+                             const struct sluice_field_place places[SLUICE_MAX_FIELDS],
+                             bool is_name, size_t line, struct sluice_err *err)
 {
     const char *path = values[PATH], *label = values[LABEL];
-    for (int i = 0; i < TARGET; i++) {
+    for (int i = 0; i < FIELD; i++) {
         if (!values[i])
             continue;
         if (!values[i][0])
-            return wrong_field(table, line, (enum field)i, "", "is empty", err);
+            return wrong_field(table, line, (enum column)i, "", "is empty", err);
         if (!sluice_is_utf8(values[i]))
-            return wrong_field(table, line, (enum field)i, values[i], "is not UTF-8", err);
+            return wrong_field(table, line, (enum column)i, values[i], "is not UTF-8", err);
     }
-    struct sluice_label_row row = {.label = label, .line = line, .target = target, .subset = -1};
+    const size_t num_places = table->sources->num;
+    struct sluice_label_row row = {.label = label, .line = line, .subset = -1};
     while (path[0] == '.' && path[1] == '/')
         path += 2;
     row.path = path;
@@ -135,17 +157,26 @@ static sluice_status add_row(struct sluice_label_table *table, char *const value
                               sizeof(*table->rows)))
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu labels",
                            table->num_rows + 1);
+    row.first_place = table->num_rows * num_places;
+    if (num_places > 0) {
+        if (!sluice_array_reserve(&table->places, &table->place_capacity,
+                                  row.first_place + num_places, sizeof(*table->places)))
+            return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu rows",
+                               table->num_rows + 1);
+        memcpy(table->places + row.first_place, places, num_places * sizeof(*places));
+    }
     table->rows[table->num_rows++] = row;
     return SLUICE_OK;
 }
 
-/* The result of adding a target, with its line and field. */
-static sluice_status wrong_target(const struct sluice_label_table *table, sluice_status status,
-                                  size_t line, const char *value, const struct sluice_err *why,
-                                  struct sluice_err *err)
+/* The result of adding the value of a field, with its line and column. */
+static sluice_status wrong_value(const struct sluice_label_table *table, sluice_status status,
+                                 unsigned source, size_t line, const char *value,
+                                 const struct sluice_err *why, struct sluice_err *err)
 {
-    return status == SLUICE_E_INVALID ? wrong_field(table, line, TARGET, value, why->text, err)
-                                      : sluice_fail(err, status, "%s", why->text);
+    return status == SLUICE_E_INVALID
+               ? wrong_field(table, line, FIELD + source, value, why->text, err)
+               : sluice_fail(err, status, "%s", why->text);
 }
 
 /* --- CSV (RFC 4180) --- */
@@ -234,22 +265,27 @@ static sluice_status take_names(struct csv *csv, struct header *header, struct s
     return SLUICE_OK;
 }
 
-/* Which column has which field, -1: none; those before what is wrong are found. */
+/* The places of the columns, -1: none; those before what is wrong are found. */
 static sluice_status take_header(struct sluice_label_table *table, struct csv *csv,
-                                 int columns[NUM_FIELDS], int *num_columns, struct sluice_err *err)
+                                 int columns[NUM_COLUMNS], int *num_columns, struct sluice_err *err)
 {
     struct header header = {0};
-    for (int i = 0; i < NUM_FIELDS; i++)
+    for (int i = 0; i < NUM_COLUMNS; i++)
         columns[i] = -1;
     sluice_status status = take_names(csv, &header, err);
     choose_label(table, header_has, &header);
     for (int i = 0; i < header.num; i++) {
-        const int field = field_of(table, header.names[i]);
-        if (field >= 0 && columns[field] >= 0 && status == SLUICE_OK)
-            status =
-                wrong_field(table, 1, (enum field)field, header.names[i], "is a column twice", err);
-        else if (field >= 0 && columns[field] < 0)
-            columns[field] = i;
+        const int known = column_of(table, header.names[i]);
+        for (int column = 0; column < NUM_COLUMNS; column++) {
+            if (column < FIELD ? column != known
+                               : !is_of_source(table, (unsigned)(column - FIELD), header.names[i]))
+                continue;
+            if (columns[column] >= 0 && status == SLUICE_OK)
+                status = wrong_field(table, 1, (enum column)column, header.names[i],
+                                     "is a column twice", err);
+            else if (columns[column] < 0)
+                columns[column] = i;
+        }
     }
     *num_columns = header.num;
     free(header.names);
@@ -257,10 +293,10 @@ static sluice_status take_header(struct sluice_label_table *table, struct csv *c
 }
 
 static sluice_status take_row(struct sluice_label_table *table, struct csv *csv,
-                              const int columns[NUM_FIELDS], int num_columns,
+                              const int columns[NUM_COLUMNS], int num_columns,
                               struct sluice_err *err)
 {
-    char *values[NUM_FIELDS] = {NULL};
+    char *values[NUM_COLUMNS] = {NULL};
     const size_t line = csv->line;
     int column = 0;
     for (bool is_last = false; !is_last; column++) {
@@ -268,7 +304,7 @@ static sluice_status take_row(struct sluice_label_table *table, struct csv *csv,
         const sluice_status status = take_field(csv, &text, &is_last, err);
         if (status != SLUICE_OK)
             return status;
-        for (int i = 0; i < NUM_FIELDS; i++) {
+        for (int i = 0; i < NUM_COLUMNS; i++) {
             if (columns[i] == column)
                 values[i] = text;
         }
@@ -278,27 +314,33 @@ static sluice_status take_row(struct sluice_label_table *table, struct csv *csv,
     if (column != num_columns)
         return sluice_fail(err, SLUICE_E_INVALID, "%s:%zu: %d fields, but line 1 names %d",
                            table->name, line, column, num_columns);
-    struct sluice_target_place target = {0};
-    struct sluice_err why = {0};
-    if (values[TARGET]) {
+    struct sluice_field_place places[SLUICE_MAX_FIELDS] = {{0}};
+    for (unsigned i = 0; i < table->sources->num; i++) {
+        struct sluice_err why = {0};
+        if (!values[FIELD + i])
+            continue;
         const sluice_status status =
-            sluice_target_values_add_text(&table->targets, values[TARGET], &target, &why);
+            sluice_field_values_add_text(&table->fields[i], values[FIELD + i], &places[i], &why);
         if (status != SLUICE_OK)
-            return wrong_target(table, status, line, values[TARGET], &why, err);
+            return wrong_value(table, status, i, line, values[FIELD + i], &why, err);
     }
-    return add_row(table, values, target, false, line, err);
+    return add_row(table, values, places, false, line, err);
 }
 
-static bool has_columns(const int columns[NUM_FIELDS])
+/* Whether they make a table; notes which there are. */
+static bool note_columns(struct sluice_label_table *table, const int columns[NUM_COLUMNS])
 {
-    return columns[PATH] >= 0 && (columns[LABEL] >= 0 || columns[TARGET] >= 0);
+    table->has_labels = columns[LABEL] >= 0;
+    for (unsigned i = 0; i < SLUICE_MAX_FIELDS; i++)
+        table->has_field[i] = columns[FIELD + i] >= 0;
+    return columns[PATH] >= 0 && (table->has_labels || sluice_label_table_has_fields(table));
 }
 
 static sluice_status parse_csv(struct sluice_label_table *table, char *text, size_t len,
                                bool *is_table, struct sluice_err *err)
 {
     struct csv csv = {.table = table, .at = text, .end = text + len, .line = 1};
-    int columns[NUM_FIELDS], num_columns;
+    int columns[NUM_COLUMNS], num_columns;
     const char *newline = memchr(text, '\n', len);
     const char *stop = newline ? newline : text + len;
     *is_table = false;
@@ -306,10 +348,9 @@ static sluice_status parse_csv(struct sluice_label_table *table, char *text, siz
         return SLUICE_OK;
     struct sluice_err why = {0};
     if (take_header(table, &csv, columns, &num_columns, &why) != SLUICE_OK)
-        return has_columns(columns) ? sluice_fail(err, SLUICE_E_INVALID, "%s", why.text)
-                                    : SLUICE_OK;
-    *is_table = has_columns(columns);
-    table->has_labels = columns[LABEL] >= 0;
+        return note_columns(table, columns) ? sluice_fail(err, SLUICE_E_INVALID, "%s", why.text)
+                                            : SLUICE_OK;
+    *is_table = note_columns(table, columns);
     sluice_status status = SLUICE_OK;
     if (*is_table && memchr(csv.at, '\0', (size_t)(csv.end - csv.at)))
         status = sluice_fail(err, SLUICE_E_INVALID, "%s: a NUL byte", table->name);
@@ -330,93 +371,51 @@ static char *keep(char **room, const char *text)
     return kept;
 }
 
-/* The value of a field in an object; NULL: the field is missing. */
+/* The value of a column in an object; NULL: it is missing. */
 static const json_t *value_of(const struct sluice_label_table *table, const json_t *object,
-                              enum field field)
+                              enum column column)
 {
-    const char *name = name_of(table, field);
-    if (!name || field_of(table, name) != (int)field)
+    const char *name = name_of(table, column);
+    if (!name || (column < FIELD && column_of(table, name) != (int)column))
         return NULL;
     const json_t *value = json_object_get(object, name);
-    return value || field != PATH ? value : json_object_get(object, "path");
+    return value || column != PATH ? value : json_object_get(object, "path");
 }
 
-/* Adds numbers; *num: how many, 0 if the value is something else, and nothing was added. */
-static sluice_status add_numbers(struct sluice_target_values *targets, const json_t *value,
-                                 size_t *num, struct sluice_target_place *target,
+static sluice_status take_fields(struct sluice_label_table *table, const json_t *object,
+                                 size_t line, struct sluice_field_place places[SLUICE_MAX_FIELDS],
                                  struct sluice_err *err)
 {
-    const bool is_list = json_is_array(value);
-    *num = is_list ? json_array_size(value) : json_is_number(value);
-    for (size_t i = 0; is_list && i < json_array_size(value); i++) {
-        if (!json_is_number(json_array_get(value, i)))
-            *num = 0;
+    for (unsigned i = 0; i < table->sources->num; i++) {
+        if (!table->has_field[i])
+            continue;
+        const json_t *value = value_of(table, object, FIELD + i);
+        struct sluice_err why = {0};
+        if (!value)
+            return wrong_field(table, line, FIELD + i, "", "is missing", err);
+        const sluice_status status =
+            sluice_field_values_add_json(&table->fields[i], value, &places[i], &why);
+        if (status != SLUICE_OK)
+            return wrong_value(table, status, i, line, "its value", &why, err);
     }
-    if (*num == 0)
-        return SLUICE_OK;
-    float *numbers = calloc(*num, sizeof(*numbers));
-    if (!numbers)
-        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu numbers", *num);
-    for (size_t i = 0; i < *num; i++)
-        numbers[i] = (float)json_number_value(is_list ? json_array_get(value, i) : value);
-    const sluice_status status =
-        sluice_target_values_add_numbers(targets, numbers, *num, target, err);
-    free(numbers);
-    return status;
-}
-
-static sluice_status add_target(struct sluice_target_values *targets, const json_t *value,
-                                struct sluice_target_place *target, struct sluice_err *err)
-{
-    if (json_is_string(value) && targets->wanted == SLUICE_TARGETS_VECTOR)
-        return sluice_target_values_add_text(targets, json_string_value(value), target, err);
-    if (json_is_string(value))
-        return sluice_target_values_add_bytes(targets, json_string_value(value),
-                                              json_string_length(value), target, err);
-    size_t num = 0;
-    if (targets->wanted != SLUICE_TARGETS_BYTES && targets->type.kind != SLUICE_TARGETS_BYTES) {
-        const sluice_status status = add_numbers(targets, value, &num, target, err);
-        if (status != SLUICE_OK || num)
-            return status;
-    }
-    char *text = SLUICE_IN_C_LOCALE(json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY));
-    if (!text)
-        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a target");
-    const sluice_status status =
-        sluice_target_values_add_bytes(targets, text, strlen(text), target, err);
-    free(text);
-    return status;
-}
-
-static sluice_status take_target(struct sluice_label_table *table, const json_t *object,
-                                 size_t line, struct sluice_target_place *target,
-                                 struct sluice_err *err)
-{
-    const json_t *value = value_of(table, object, TARGET);
-    struct sluice_err why = {0};
-    if (!value)
-        return wrong_field(table, line, TARGET, "", "is missing", err);
-    const sluice_status status = add_target(&table->targets, value, target, &why);
-    return status == SLUICE_OK ? status : wrong_target(table, status, line, "its value", &why, err);
+    return SLUICE_OK;
 }
 
 static sluice_status take_object(struct sluice_label_table *table, const json_t *object, char *room,
                                  size_t line, struct sluice_err *err)
 {
-    char *values[NUM_FIELDS] = {NULL};
-    struct sluice_target_place target = {0};
-    if (table->target_name) {
-        const sluice_status status = take_target(table, object, line, &target, err);
-        if (status != SLUICE_OK)
-            return status;
-    }
-    for (int i = 0; i < TARGET; i++) {
-        const json_t *value = value_of(table, object, (enum field)i);
+    char *values[FIELD] = {NULL};
+    struct sluice_field_place places[SLUICE_MAX_FIELDS] = {{0}};
+    const sluice_status status = take_fields(table, object, line, places, err);
+    if (status != SLUICE_OK)
+        return status;
+    for (int i = 0; i < FIELD; i++) {
+        const json_t *value = value_of(table, object, (enum column)i);
         char number[24];
         if ((!value && i == SPLIT) || (i == LABEL && !table->has_labels))
             continue;
         if (!value)
-            return wrong_field(table, line, (enum field)i, "", "is missing", err);
+            return wrong_field(table, line, (enum column)i, "", "is missing", err);
         if (json_is_string(value)) {
             values[i] = keep(&room, json_string_value(value));
         } else if (i == LABEL && json_is_integer(value) && json_integer_value(value) >= 0) {
@@ -424,11 +423,11 @@ static sluice_status take_object(struct sluice_label_table *table, const json_t 
             values[i] = keep(&room, number);
         } else {
             return wrong_field(
-                table, line, (enum field)i, "its value",
+                table, line, (enum column)i, "its value",
                 i == LABEL ? "is neither a name nor an integer from 0" : "is no text", err);
         }
     }
-    return add_row(table, values, target, json_is_string(value_of(table, object, LABEL)), line,
+    return add_row(table, values, places, json_is_string(value_of(table, object, LABEL)), line,
                    err);
 }
 
@@ -458,9 +457,11 @@ static sluice_status check_replaced(const struct sluice_label_table *table,
 {
     const size_t room = SLUICE_ARRAY_LEN(replaced->keys);
     for (size_t i = 0; i < replaced->num && i < room; i++) {
-        const int field = field_of(table, replaced->keys[i]);
-        if (field >= 0)
-            return wrong_field(table, line, (enum field)field, "its value",
+        int column = column_of(table, replaced->keys[i]);
+        for (unsigned k = 0; k < table->sources->num && column < 0; k++)
+            column = is_of_source(table, k, replaced->keys[i]) ? (int)(FIELD + k) : -1;
+        if (column >= 0)
+            return wrong_field(table, line, (enum column)column, "its value",
                                "holds NaN, Infinity, \\u0000, half of a surrogate pair or an "
                                "integer beyond 64 bits",
                                err);
@@ -475,9 +476,10 @@ static bool is_table_of(struct sluice_label_table *table, const json_t *object)
 {
     choose_label(table, object_has, object);
     table->has_labels = table->label_name && value_of(table, object, LABEL);
-    if (!value_of(table, object, TARGET))
-        table->target_name = NULL;
-    return value_of(table, object, PATH) && (table->has_labels || table->target_name);
+    for (unsigned i = 0; i < table->sources->num; i++)
+        table->has_field[i] = value_of(table, object, FIELD + i) != NULL;
+    return value_of(table, object, PATH) &&
+           (table->has_labels || sluice_label_table_has_fields(table));
 }
 
 static sluice_status parse_lines(struct sluice_label_table *table, char *text, size_t len,
@@ -520,9 +522,28 @@ static sluice_status parse_lines(struct sluice_label_table *table, char *text, s
 
 /* --- */
 
+bool sluice_label_table_has_fields(const struct sluice_label_table *table)
+{
+    for (unsigned i = 0; i < SLUICE_MAX_FIELDS; i++) {
+        if (table->has_field[i])
+            return true;
+    }
+    return false;
+}
+
+struct sluice_field_value sluice_label_table_value(const struct sluice_label_table *table,
+                                                   const struct sluice_label_row *row,
+                                                   unsigned source)
+{
+    const struct sluice_field_place *place = &table->places[row->first_place + source];
+    return (struct sluice_field_value){table->fields[source].bytes + place->at, place->bytes};
+}
+
 void sluice_label_table_clear(struct sluice_label_table *table)
 {
-    sluice_target_values_clear(&table->targets);
+    for (unsigned i = 0; i < SLUICE_MAX_FIELDS; i++)
+        sluice_field_values_clear(&table->fields[i]);
+    free(table->places);
     free(table->rows);
     free(table->text);
     *table = (struct sluice_label_table){0};
@@ -530,14 +551,13 @@ void sluice_label_table_clear(struct sluice_label_table *table)
 
 sluice_status sluice_label_table_parse(struct sluice_label_table *table, const char *name,
                                        char *text, size_t len, const char *label_key,
-                                       struct sluice_target_column column, bool *is_table,
+                                       const struct sluice_field_sources *sources, bool *is_table,
                                        struct sluice_err *err)
 {
-    *table = (struct sluice_label_table){.name = name,
-                                         .text = text,
-                                         .label_name = label_key,
-                                         .target_name = column.name,
-                                         .targets.wanted = column.kind};
+    *table = (struct sluice_label_table){
+        .name = name, .text = text, .label_name = label_key, .sources = sources};
+    for (unsigned i = 0; i < sources->num; i++)
+        table->fields[i].wanted = sources->of[i].kind;
     const size_t mark = sluice_byte_order_mark(text, len);
     return sluice_has_suffix(name, ".jsonl")
                ? parse_lines(table, text + mark, len - mark, is_table, err)

@@ -31,13 +31,18 @@ struct table {
 struct sluice_labels {
     struct table *tables;
     size_t num_tables;
-    const char *label_key;              /* the column of labels; NULL: by its usual names */
-    struct sluice_target_column column; /* that is asked for */
+    const char *label_key;                      /* the column of labels; NULL: by its usual names */
+    const struct sluice_field_sources *sources; /* of fields that are asked for */
 };
 
 bool sluice_labels_have_labels(const struct sluice_labels *labels)
 {
     return labels->tables[0].rows.has_labels;
+}
+
+bool sluice_labels_have_fields(const struct sluice_labels *labels)
+{
+    return sluice_label_table_has_fields(&labels->tables[0].rows);
 }
 
 void sluice_labels_destroy(struct sluice_labels *labels)
@@ -111,7 +116,7 @@ static sluice_status add_table(struct sluice_labels *labels, const struct table 
     struct table *table = &tables[labels->num_tables];
     *table = *named;
     sluice_status status = sluice_label_table_parse(
-        &table->rows, table->name, copy, len, labels->label_key, labels->column, is_table, err);
+        &table->rows, table->name, copy, len, labels->label_key, labels->sources, is_table, err);
     if (status == SLUICE_OK)
         status = sort_rows(&table->rows, err);
     if (status == SLUICE_OK && *is_table) {
@@ -137,11 +142,28 @@ static sluice_status read_table(struct sluice_labels *labels, const struct table
     return status;
 }
 
+/* The columns of the fields that are asked for, in words; "": none. */
+#define COLUMNS_TEXT 256
+static void columns_in_words(const struct sluice_labels *labels, char room[COLUMNS_TEXT])
+{
+    size_t len = 0;
+    room[0] = '\0';
+    for (unsigned i = 0; i < labels->sources->num; i++) {
+        const struct sluice_field_source *source = &labels->sources->of[i];
+        if (sluice_field_source_is_suffix(source))
+            continue;
+        (void)sluice_print(room + len, COLUMNS_TEXT - len, "%s%s", len ? ", " : "", source->from);
+        len += strlen(room + len);
+    }
+}
+
 /* The table of a folder of the root; there is at most one. */
 static sluice_status look_for_table(struct sluice_labels *labels, const char *root,
                                     const char *prefix, struct sluice_err *err)
 {
     const size_t before = labels->num_tables;
+    char columns[COLUMNS_TEXT];
+    columns_in_words(labels, columns);
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(file_names); i++) {
         struct table named = {0};
         bool is_table = false;
@@ -151,7 +173,8 @@ static sluice_status look_for_table(struct sluice_labels *labels, const char *ro
         if (status != SLUICE_OK)
             return status;
         if (labels->num_tables > before) { /* is there another one? */
-            struct sluice_labels other = {.label_key = labels->label_key, .column = labels->column};
+            struct sluice_labels other = {.label_key = labels->label_key,
+                                          .sources = labels->sources};
             status = read_table(&other, &named, named.name, &is_table, NULL);
             if (other.num_tables)
                 sluice_label_table_clear(&other.tables[0].rows);
@@ -168,11 +191,11 @@ static sluice_status look_for_table(struct sluice_labels *labels, const char *ro
         if (status != SLUICE_OK)
             return sluice_fail(err, status, "%s", why.text);
         if (!is_table)
-            sluice_log(
-                SLUICE_LOG_INFO,
-                "%s has not both columns file_name and %s%s%s; labels are not taken from it",
-                named.name, labels->label_key ? labels->label_key : "label (class, cls, target)",
-                labels->column.name ? ", or " : "", labels->column.name ? labels->column.name : "");
+            sluice_log(SLUICE_LOG_INFO,
+                       "%s has not both columns file_name and %s%s%s; labels are not taken from it",
+                       named.name,
+                       labels->label_key ? labels->label_key : "label (class, cls, target)",
+                       columns[0] ? ", or " : "", columns);
     }
     return SLUICE_OK;
 }
@@ -183,17 +206,19 @@ static sluice_status read_file(struct sluice_labels *labels, const char *root, c
     struct table named = {0};
     bool is_table = false;
     const size_t root_len = strlen(root);
+    char columns[COLUMNS_TEXT];
+    columns_in_words(labels, columns);
     if (!sluice_print(named.name, sizeof(named.name), "%s", file))
         return sluice_fail(err, SLUICE_E_INVALID, "%.100s...: a path too long", file);
     if (strncmp(file, root, root_len) == 0 && file[root_len] == '/')
         (void)sluice_print(named.path, sizeof(named.path), "%s", file + root_len + 1);
     const sluice_status status = read_table(labels, &named, file, &is_table, err);
     if (status == SLUICE_OK && !is_table)
-        return sluice_fail(
-            err, SLUICE_E_INVALID,
-            "%s: no table of labels: it has not both columns file_name and %s%s%s", file,
-            labels->label_key ? labels->label_key : "label (class, cls, target)",
-            labels->column.name ? ", or " : "", labels->column.name ? labels->column.name : "");
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "%s: no table of labels: it has not both columns file_name and %s%s%s",
+                           file,
+                           labels->label_key ? labels->label_key : "label (class, cls, target)",
+                           columns[0] ? ", or " : "", columns);
     return status;
 }
 
@@ -201,8 +226,6 @@ static sluice_status read_file(struct sluice_labels *labels, const char *root, c
 static sluice_status check_alike(const struct table *a, const struct table *b,
                                  struct sluice_err *err)
 {
-    const struct sluice_target_type x = a->rows.targets.type, y = b->rows.targets.type;
-    char words[2][SLUICE_TARGET_WORDS];
     if (a->rows.has_labels != b->rows.has_labels)
         return sluice_fail(err, SLUICE_E_INVALID, "%s and %s: one has labels, the other has none",
                            a->name, b->name);
@@ -210,10 +233,15 @@ static sluice_status check_alike(const struct table *a, const struct table *b,
         return sluice_fail(err, SLUICE_E_INVALID,
                            "%s and %s: one has names of classes, the other integers", a->name,
                            b->name);
-    if (x.kind != y.kind || x.dim != y.dim)
-        return sluice_fail(err, SLUICE_E_INVALID, "%s has %s, and %s has %s", a->name,
-                           sluice_target_type_words(x, words[0]), b->name,
-                           sluice_target_type_words(y, words[1]));
+    for (unsigned i = 0; i < SLUICE_MAX_FIELDS; i++) {
+        const struct sluice_field_type x = a->rows.fields[i].type, y = b->rows.fields[i].type;
+        char words[2][SLUICE_FIELD_WORDS];
+        if (a->rows.has_field[i] != b->rows.has_field[i] ||
+            (x.kind && y.kind && (x.kind != y.kind || x.dim != y.dim)))
+            return sluice_fail(err, SLUICE_E_INVALID, "%s has %s, and %s has %s", a->name,
+                               sluice_field_type_words(x, words[0]), b->name,
+                               sluice_field_type_words(y, words[1]));
+    }
     return SLUICE_OK;
 }
 
@@ -261,14 +289,14 @@ static sluice_status look_for_tables(struct sluice_labels *labels, const char *r
 }
 
 sluice_status sluice_labels_read(const char *root, const char *file, const char *label_key,
-                                 struct sluice_target_column column, struct sluice_labels **out,
-                                 struct sluice_err *err)
+                                 const struct sluice_field_sources *sources,
+                                 struct sluice_labels **out, struct sluice_err *err)
 {
     struct sluice_labels *labels = calloc(1, sizeof(*labels));
     if (!labels)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for labels");
     labels->label_key = label_key;
-    labels->column = column;
+    labels->sources = sources;
     const sluice_status status =
         file ? read_file(labels, root, file, err) : look_for_tables(labels, root, err);
     if (status != SLUICE_OK || !labels->num_tables) {
@@ -280,8 +308,8 @@ sluice_status sluice_labels_read(const char *root, const char *file, const char 
 }
 
 sluice_status sluice_labels_parse(const char *name, const char *text, size_t len,
-                                  struct sluice_target_column column, struct sluice_labels **out,
-                                  struct sluice_err *err)
+                                  const struct sluice_field_sources *sources,
+                                  struct sluice_labels **out, struct sluice_err *err)
 {
     struct sluice_labels *labels = calloc(1, sizeof(*labels));
     struct table named = {0};
@@ -289,7 +317,7 @@ sluice_status sluice_labels_parse(const char *name, const char *text, size_t len
     if (!labels)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for labels");
     snprintf(named.name, sizeof(named.name), "%s", name);
-    labels->column = column;
+    labels->sources = sources;
     sluice_status status = add_table(labels, &named, text, len, &is_table, err);
     if (status == SLUICE_OK && !is_table)
         status = sluice_fail(err, SLUICE_E_INVALID, "%s: no table of labels", name);
@@ -344,15 +372,34 @@ static const struct sluice_label_row *find_row(const struct table *table, const 
     return at < table->rows.num_rows && strcmp(rows[at].path, wanted) == 0 ? &rows[at] : NULL;
 }
 
-/* Sets the target of an entry that has this row. */
-static sluice_status set_target(const struct table *table, const struct sluice_label_row *row,
+/* Sets the values of an entry that has this row. */
+static sluice_status set_fields(const struct table *table, const struct sluice_label_row *row,
                                 struct sluice_manifest_builder *builder, size_t i,
                                 struct sluice_err *err)
 {
-    if (builder->manifest->target_type.kind == SLUICE_TARGETS_NONE)
-        return SLUICE_OK;
-    return sluice_manifest_set_target(builder, i, table->rows.targets.bytes + row->target.at,
-                                      row->target.bytes, err);
+    sluice_status status = SLUICE_OK;
+    for (unsigned k = 0; k < table->rows.sources->num && status == SLUICE_OK; k++) {
+        if (!table->rows.has_field[k])
+            continue;
+        const struct sluice_field_value value = sluice_label_table_value(&table->rows, row, k);
+        status = sluice_manifest_set_field(builder, i, k, value.at, value.bytes, err);
+    }
+    return status;
+}
+
+/* The types of fields that all tables have; of keypoints some may have no object. */
+static void set_types(const struct sluice_labels *labels, struct sluice_manifest *manifest)
+{
+    for (size_t i = 0; i < labels->num_tables; i++) {
+        const struct sluice_label_table *rows = &labels->tables[i].rows;
+        for (unsigned k = 0; k < rows->sources->num; k++) {
+            if (rows->has_field[k] && rows->fields[k].type.kind)
+                manifest->fields.of[k].type = rows->fields[k].type;
+            else if (rows->has_field[k] && !manifest->fields.of[k].type.kind &&
+                     rows->fields[k].wanted == SLUICE_FIELD_KEYPOINTS)
+                manifest->fields.of[k].type = (struct sluice_field_type){SLUICE_FIELD_KEYPOINTS, 1};
+        }
+    }
 }
 
 static sluice_status fail_without_row(const struct sluice_labels *labels,
@@ -370,7 +417,7 @@ static sluice_status assign_entries(struct sluice_labels *labels,
                                     struct sluice_err *err)
 {
     struct sluice_manifest *manifest = builder->manifest;
-    manifest->target_type = labels->tables[0].rows.targets.type;
+    set_types(labels, manifest);
     uint64_t num_without = 0, num_kept = 0;
     const char *first = "";
     for (size_t i = 0; i < manifest->num_entries; i++) {
@@ -397,7 +444,7 @@ static sluice_status assign_entries(struct sluice_labels *labels,
         } else if (row->label) {
             entry->label = (uint32_t)strtoul(row->label, NULL, 10);
         }
-        const sluice_status status = set_target(table, row, builder, num_kept, err);
+        const sluice_status status = set_fields(table, row, builder, num_kept, err);
         if (status != SLUICE_OK)
             return status;
         num_kept++;
@@ -440,14 +487,14 @@ sluice_status sluice_labels_assign(struct sluice_labels *labels,
     return SLUICE_OK;
 }
 
-sluice_status sluice_labels_assign_targets(struct sluice_labels *labels,
-                                           struct sluice_manifest_builder *builder,
-                                           struct sluice_err *err)
+sluice_status sluice_labels_assign_fields(struct sluice_labels *labels,
+                                          struct sluice_manifest_builder *builder,
+                                          struct sluice_err *err)
 {
     struct sluice_manifest *manifest = builder->manifest;
     uint64_t num_without = 0;
     const char *first = "";
-    manifest->target_type = labels->tables[0].rows.targets.type;
+    set_types(labels, manifest);
     for (size_t i = 0; i < manifest->num_entries; i++) {
         const char *path = manifest->rows[i].path;
         const struct table *table = table_of(labels, path);
@@ -457,7 +504,7 @@ sluice_status sluice_labels_assign_targets(struct sluice_labels *labels,
                 first = path;
             continue;
         }
-        const sluice_status status = set_target(table, row, builder, i, err);
+        const sluice_status status = set_fields(table, row, builder, i, err);
         if (status != SLUICE_OK)
             return status;
     }

@@ -4,9 +4,9 @@
 #include "datasets/list/class_list.h"
 #include "datasets/list/split_lists.h"
 #include "datasets/list/split_name.h"
+#include "datasets/manifest/side_fields.h"
 #include "datasets/shards/shard.h"
 #include "datasets/shards/shard_list.h"
-#include "datasets/shards/shard_targets.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -131,8 +131,8 @@ static sluice_status assign(const struct sluice_manifest_parts *parts, struct sl
         read_class_list(parts->folder, parts->options->classes, &list, &has_list, err);
     if (status == SLUICE_OK && !are_numbers)
         status = assign_labels(parts, labels, &are_numbers, err);
-    else if (status == SLUICE_OK && labels && parts->options->target.name)
-        status = sluice_labels_assign_targets(labels, parts->builder, err);
+    else if (status == SLUICE_OK && labels && sluice_labels_have_fields(labels))
+        status = sluice_labels_assign_fields(labels, parts->builder, err);
     if (status == SLUICE_OK && are_numbers)
         status = sluice_class_list_number(has_list ? &list : NULL, parts->builder, err);
     else if (status == SLUICE_OK && has_list)
@@ -143,34 +143,48 @@ static sluice_status assign(const struct sluice_manifest_parts *parts, struct sl
     return status;
 }
 
-static bool is_of_tars(const struct sluice_target_column *target)
+/* All samples have a value of the field, whose type is known then. */
+static sluice_status check_field(const struct sluice_manifest_parts *parts, unsigned field,
+                                 struct sluice_err *err)
 {
-    return target->name && target->name[0] == '.';
-}
-
-struct sluice_target_column
-sluice_manifest_column_of_tables(const struct sluice_manifest_options *options)
-{
-    return is_of_tars(&options->target) ? (struct sluice_target_column){0} : options->target;
-}
-
-/* Those of members of tars, of the entries that there are now; those of tables came with them. */
-static sluice_status assign_targets(const struct sluice_manifest_parts *parts,
-                                    struct sluice_err *err)
-{
-    const struct sluice_target_column *target = &parts->options->target;
-    if (is_of_tars(target) && !parts->folder)
-        return sluice_fail(err, SLUICE_E_UNSUPPORTED,
-                           "--target %s: %s is no folder here, and of its tars the targets are not "
-                           "read",
-                           target->name, parts->root);
-    if (is_of_tars(target))
-        return sluice_shard_targets_read(parts->folder, *target, parts->builder, err);
-    if (target->name && !parts->builder->manifest->target_type.kind)
+    struct sluice_manifest *manifest = parts->builder->manifest;
+    const struct sluice_field_source *source = &parts->options->fields.of[field];
+    struct sluice_field_type *type = &manifest->fields.of[field].type;
+    const bool is_suffix = sluice_field_source_is_suffix(source);
+    size_t num_without = 0, first = 0;
+    for (size_t i = 0; i < manifest->num_entries; i++) {
+        if (!sluice_manifest_field_at(manifest, i, field).at && num_without++ == 0)
+            first = i;
+    }
+    if (!is_suffix && num_without == manifest->num_entries)
         return sluice_fail(err, SLUICE_E_INVALID,
-                           "--target %s: no table of %s has this column beside file_name",
-                           target->name, parts->root);
+                           "--target %s: no table of %s has this column beside file_name, and no "
+                           "shard",
+                           source->from, parts->root);
+    if (num_without)
+        return sluice_fail(err, SLUICE_E_INVALID, "%s: %zu of %zu images have no %s%s (%.200s%s)",
+                           parts->root, num_without, manifest->num_entries, source->from,
+                           !is_suffix                     ? ""
+                           : manifest->rows[first].offset ? " of their key in their tar"
+                                                          : " of their key next to them",
+                           manifest->rows[first].path, num_without > 1 ? ", ..." : "");
+    if (!type->kind) /* keypoints of no object */
+        *type = (struct sluice_field_type){source->kind, 1};
     return SLUICE_OK;
+}
+
+/* The values that lie next to the entries that there are now; those of shards and tables came with
+ * them. */
+static sluice_status assign_fields(const struct sluice_manifest_parts *parts,
+                                   struct sluice_err *err)
+{
+    const struct sluice_field_sources *sources = &parts->options->fields;
+    sluice_status status = SLUICE_OK;
+    if (sources->num && parts->folder)
+        status = sluice_side_fields_read(parts->folder, sources, parts->builder, err);
+    for (unsigned k = 0; k < sources->num && status == SLUICE_OK; k++)
+        status = check_field(parts, k, err);
+    return status == SLUICE_OK ? sluice_manifest_finish_fields(parts->builder, err) : status;
 }
 
 /* The lists of splits that were named; *splits stays NULL if none was. */
@@ -208,7 +222,7 @@ sluice_status sluice_manifest_assign(const struct sluice_manifest_parts *parts,
     if (status == SLUICE_OK && made->num_entries > 0)
         status = assign(parts, labels, splits, err);
     if (status == SLUICE_OK && made->num_entries > 0)
-        status = assign_targets(parts, err);
+        status = assign_fields(parts, err);
     sluice_split_lists_destroy(splits);
     return status;
 }

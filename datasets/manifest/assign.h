@@ -4,14 +4,15 @@
 #include "datasets/list/labels.h"
 #include "datasets/manifest/layout.h"
 
-/* Completes a manifest from the found files: order, splits, classes, labels and targets of its
+/* Completes a manifest from the found files: order, splits, classes, labels and fields of its
  * samples; manifest.h has the rules.
  *
  * Threads: called from one. */
 
 struct sluice_manifest_parts {
     struct sluice_manifest_builder
-        *builder;       /* has the entries, in no order, and no class but those of are_names */
+        *builder;       /* has the entries, in no order, and no class but those of are_names;
+                     its manifest has the fields of the options (field_source.h) */
     const char *root;   /* for messages */
     const char *folder; /* may hold sluice-classes.txt; NULL: no folder */
     const struct sluice_manifest_options *options;
@@ -20,10 +21,6 @@ struct sluice_manifest_parts {
     size_t num_labelled; /* entries with a label from their shard */
     bool are_names;      /* these labels are names, and the builder has the classes */
 };
-
-/* The column of targets to read from tables; {0} if targets are members of tars. */
-struct sluice_target_column
-sluice_manifest_column_of_tables(const struct sluice_manifest_options *options);
 
 /* `labels`: the table, or NULL.  It may remove all entries.  Statuses as of sluice_manifest_list().
  */

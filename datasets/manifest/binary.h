@@ -11,19 +11,23 @@
 /* A manifest as a mapped file: opening ten million samples reads the file once and takes almost no
  * memory of the process, since its pages are in the kernel's page cache.
  *
+ * Version 1 holds no fields, or one called "target" that is a vector or bytes; version 2 any others.
  * All numbers are little endian, all sections begin at multiples of 8:
  *
  *     header    "SLUICEMF", version (4 bytes), length of the header (4), number of samples (8), of
  *               classes (8), of files passed over that may be images (8), id of the dataset (16),
  *               hash of what it was made of (16: of a text manifest, that in its last line; of a
- *               server's list, 8 bytes of 0 and its list_hash), kind of the targets (4; 0: none, 1:
- *               vectors, 2: bytes) and their dimension (4), of each section its offset, length and
- *               XXH3-64 (3 * 8), XXH3-64 of all before (8)
+ *               server's list, 8 bytes of 0 and its list_hash), what the values are (4; 0: there are
+ *               none, 1: vectors, 2: bytes, 3: of named fields) and a number (4; of vectors their
+ *               dimension, of fields the bytes of their description), of each section its offset,
+ *               length and XXH3-64 (3 * 8), XXH3-64 of all before (8)
  *     columns   bytes (8), offset (8), mtime_ns (8), hash (2 * 8, high word first), label (4),
  *               width and height (2 * 4), coding (1), marks (1: val 1, has a hash 2), where
- *               its target ends (8), where its path begins (8); offsets, times and hashes may be
- *               missing, as may the ends where targets are not bytes
- *     targets   one after the other
+ *               its values end (8), where its path begins (8); offsets, times and hashes may be
+ *               missing, as are the ends where values are vectors
+ *     values    of samples, one after the other (fields.h); of named fields their description comes
+ *               first (a line for each, with NULs up to a multiple of 8), and ends count from
+ *               behind it
  *     strings   paths, classes, and what was passed over, each with its NUL
  *
  * Opening checks the whole file, hashes and values, by read(), so a failing disk is an error and not
@@ -68,13 +72,13 @@ struct sluice_manifest_writer_options {
     const char *path; /* replaced at the end, by renaming; NULL: memory, which is then mapped */
     size_t num_entries;
     size_t num_classes; /* labels are less */
-    struct sluice_target_type target_type;
-    uint64_t target_bytes; /* of all targets */
+    struct sluice_fields fields;
+    uint64_t values_bytes; /* of all samples */
     bool has_offsets, has_mtimes, has_hashes;
 };
 
-/* Adds the columns of the manifest and the bytes of its targets to the options.  All manifests must
- * have one type of targets. */
+/* Adds the columns of the manifest and the bytes of its values to the options.  All manifests must
+ * have the same fields. */
 void sluice_manifest_writer_want(struct sluice_manifest_writer_options *options,
                                  const struct sluice_manifest *manifest);
 
@@ -83,9 +87,9 @@ SLUICE_MUST_USE sluice_status
 sluice_manifest_writer_create(const struct sluice_manifest_writer_options *options,
                               struct sluice_manifest_writer **writer, struct sluice_err *err);
 
-/* Adds the next row.  SLUICE_E_INVALID: its label has no class, its target is not of the type in the
- * options, its path is empty, too long, not UTF-8 or not after the one before, or there are more
- * rows or bytes of targets than in the options.  SLUICE_E_IO. */
+/* Adds the next row.  SLUICE_E_INVALID: its label has no class, its values are not of the fields in
+ * the options, its path is empty, too long, not UTF-8 or not after the one before, or there are more
+ * rows or bytes of values than in the options.  SLUICE_E_IO. */
 SLUICE_MUST_USE sluice_status sluice_manifest_writer_add(struct sluice_manifest_writer *writer,
                                                          const struct sluice_manifest_entry *entry,
                                                          struct sluice_err *err);

@@ -11,6 +11,8 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the columns are used as they lie there");
 
 #define SLUICE_BINARY_VERSION 1
+#define SLUICE_BINARY_VERSION_FIELDS 2 /* its values begin with a description of fields */
+#define SLUICE_BINARY_FIELDS 3         /* values_kind of version 2 */
 #define SLUICE_BINARY_MAGIC "SLUICEMF"
 
 enum sluice_binary_section {
@@ -22,9 +24,9 @@ enum sluice_binary_section {
     SLUICE_BINARY_SIZES,
     SLUICE_BINARY_CODINGS,
     SLUICE_BINARY_MARKS,
-    SLUICE_BINARY_TARGET_ENDS,
+    SLUICE_BINARY_VALUE_ENDS,
     SLUICE_BINARY_PATH_STARTS,
-    SLUICE_BINARY_TARGETS, /* of any length from here on */
+    SLUICE_BINARY_VALUES, /* of any length from here on */
     SLUICE_BINARY_PATHS,
     SLUICE_BINARY_CLASSES,
     SLUICE_BINARY_PASSED,
@@ -32,14 +34,14 @@ enum sluice_binary_section {
 };
 
 /* Bytes of one sample in each column. */
-static const uint8_t sluice_binary_width[SLUICE_BINARY_TARGETS] = {8, 8, 8, 16, 4, 8, 1, 1, 8, 8};
+static const uint8_t sluice_binary_width[SLUICE_BINARY_VALUES] = {8, 8, 8, 16, 4, 8, 1, 1, 8, 8};
 
 struct sluice_binary_header {
     char magic[8];
     uint32_t version, header_bytes;
     uint64_t num_entries, num_classes, passed_unread;
     uint8_t id[16], source_hash[16];
-    uint32_t target_kind, target_dim;
+    uint32_t values_kind, values_dim;
     struct {
         uint64_t at, bytes, hash;
     } sections[SLUICE_BINARY_SECTIONS];

@@ -15,7 +15,7 @@ struct sluice_manifest_builder {
 SLUICE_MUST_USE sluice_status sluice_manifest_builder_init(struct sluice_manifest_builder *builder,
                                                            struct sluice_err *err);
 
-/* Copies the row, also its target; its path is path[0 .. path_len). */
+/* Copies the row, also its values; its path is path[0 .. path_len). */
 SLUICE_MUST_USE sluice_status sluice_manifest_add_entry(struct sluice_manifest_builder *builder,
                                                         const struct sluice_manifest_entry *row,
                                                         const char *path, size_t path_len,
@@ -24,13 +24,23 @@ SLUICE_MUST_USE sluice_status sluice_manifest_add_class(struct sluice_manifest_b
                                                         const char *name, size_t len,
                                                         struct sluice_err *err);
 
-/* Sets the target of a row, which it copies. */
-SLUICE_MUST_USE sluice_status sluice_manifest_set_target(struct sluice_manifest_builder *builder,
-                                                         size_t i, const void *target, size_t bytes,
-                                                         struct sluice_err *err);
+/* Sets the value of a row in one of the manifest's fields, and copies it.  manifest->fields.num must
+ * not change between the first call and finish_fields(), types may.  */
+SLUICE_MUST_USE sluice_status sluice_manifest_set_field(struct sluice_manifest_builder *builder,
+                                                        size_t i, unsigned field, const void *value,
+                                                        size_t bytes, struct sluice_err *err);
 
-/* Checks that entry i has a class, comes after entry i - 1, and has a target of the manifest's
- * target_type.  If not, SLUICE_E_INVALID. */
+/* The value that was set; NULL: none was. */
+struct sluice_field_value sluice_manifest_field_at(const struct sluice_manifest *manifest, size_t i,
+                                                   unsigned field);
+
+/* Call it once all values are set: before, no row of a manifest with several fields has its values.
+ * SLUICE_E_INVALID: a row lacks a value, or has more than 1 MiB; err names it. */
+SLUICE_MUST_USE sluice_status sluice_manifest_finish_fields(struct sluice_manifest_builder *builder,
+                                                            struct sluice_err *err);
+
+/* Checks that entry i has a class, comes after entry i - 1, and has values of the manifest's
+ * fields.  If not, SLUICE_E_INVALID. */
 SLUICE_MUST_USE sluice_status sluice_manifest_check_entry(const struct sluice_manifest *manifest,
                                                           size_t i, struct sluice_err *err);
 
@@ -41,7 +51,7 @@ struct sluice_hash128 sluice_manifest_id_add(struct sluice_hash128 id,
 
 /* sluice_manifest_list_hash(), row by row.  end() does not change `hasher`, which may go on. */
 void sluice_manifest_list_hash_begin(struct sluice_hasher64 *hasher,
-                                     struct sluice_target_type type);
+                                     const struct sluice_fields *fields);
 void sluice_manifest_list_hash_add(struct sluice_hasher64 *hasher,
                                    const struct sluice_manifest_entry *entry);
 uint64_t sluice_manifest_list_hash_end(const struct sluice_hasher64 *hasher,

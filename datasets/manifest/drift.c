@@ -507,7 +507,7 @@ void sluice_manifest_tell_drift(const struct sluice_manifest *manifest, const ch
     if (status != SLUICE_OK)
         sluice_log(SLUICE_LOG_WARN, "whether %s is up to date cannot be told: %s", path, err.text);
     else if (drift->num_added || drift->num_gone || drift->num_changed)
-        tell(drift, manifest->target_type.kind != SLUICE_TARGETS_NONE, root, path, then);
+        tell(drift, manifest->fields.num > 0, root, path, then);
     else
         sluice_log(SLUICE_LOG_DEBUG,
                    "%s is up to date, by %llu folders, %llu of them listed, and %llu files", path,

@@ -1,9 +1,11 @@
-#include "datasets/manifest/builder.h"
+#include "datasets/manifest/text_format.h"
 
+#include "base/array.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "datasets/manifest/binary.h"
+#include "datasets/manifest/builder.h"
 #include "datasets/shards/shard.h"
 #include "image/codecs/coding.h"
 
@@ -15,36 +17,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#define FIRST_LINE_5 "# sluice manifest 5" /* version 4, a line of targets and their column */
-#define FIRST_LINE_4 "# sluice manifest 4" /* version 3 and the column `offset` */
-#define FIRST_LINE "# sluice manifest 3"
-#define FIRST_LINE_2 "# sluice manifest 2" /* the same without the column `mtime_ns` */
-#define LAST_LINE "# xxh3_128 of all\t"
-#define FIRST_LINE_1 "# sluice manifest 1" /* and without the column `coding` */
-
-#define PASSED_OVER "\tpassed over\t"
-
-#define NUM_FIELDS 9 /* of version 3 */
-#define MOST_FIELDS (NUM_FIELDS + 2)
-
-#define TARGETS_LINE "# targets\t"
-static const char *const target_kinds[] = {
-    [SLUICE_TARGETS_VECTOR] = "vector", [SLUICE_TARGETS_BYTES] = "bytes"};
-
-void sluice_manifest_write_escaped(FILE *file, const char *text)
-{
-    for (; *text; text++) {
-        if (*text == '\t')
-            fputs("\\t", file);
-        else if (*text == '\n')
-            fputs("\\n", file);
-        else if (*text == '\\')
-            fputs("\\\\", file);
-        else
-            fputc(*text, file);
-    }
-}
 
 bool sluice_manifest_unescape(char *text)
 {
@@ -68,122 +40,17 @@ bool sluice_manifest_unescape(char *text)
     return true;
 }
 
-/* XXH3-128 over all that the file says, of which the id knows paths, sizes and labels alone.  As
- * the id, a chain of hashes. */
-static struct sluice_hash128 hash_all(const struct sluice_manifest *manifest, bool has_offsets)
-{
-    struct sluice_hash128 all = sluice_manifest_id(manifest);
-    for (size_t i = 0; i < manifest->num_classes; i++) {
-        const struct sluice_hash128 links[] = {
-            all, sluice_hash128(manifest->classes[i], strlen(manifest->classes[i]))};
-        all = sluice_hash128(links, sizeof(links));
-    }
-    for (size_t i = 0; i < manifest->num_entries; i++) {
-        const struct sluice_manifest_entry entry = sluice_manifest_at(manifest, i);
-        const uint64_t row[] = {all.high,
-                                all.low,
-                                entry.subset,
-                                entry.width,
-                                entry.height,
-                                entry.has_hash,
-                                entry.coding,
-                                entry.has_hash ? entry.hash.high : 0,
-                                entry.has_hash ? entry.hash.low : 0,
-                                (uint64_t)entry.mtime_ns,
-                                entry.offset};
-        all = sluice_hash128(row, sizeof(row) - (has_offsets ? 0 : sizeof(row[0])));
-        if (!entry.target)
-            continue;
-        const struct sluice_hash128 links[] = {all,
-                                               sluice_hash128(entry.target, entry.target_bytes)};
-        all = sluice_hash128(links, sizeof(links));
-    }
-    return all;
-}
-
-const char *sluice_manifest_passed_over(const struct sluice_manifest *manifest,
-                                        char room[SLUICE_PASSED_TEXT_BYTES], uint64_t *num_unread)
-{
-    const struct sluice_passed_over *passed = manifest->passed_over;
-    *num_unread = passed ? sluice_passed_over_num_unread(passed) : 0;
-    if (*num_unread && sluice_passed_over_text(passed, room, SLUICE_PASSED_TEXT_BYTES))
-        return room;
-    *num_unread = manifest->passed_unread;
-    return manifest->passed_text;
-}
-
-/* At the end of the names of the columns, which readers of all versions take as they come:
- * "passed over", how many of the files may be images, if any may, and the files by suffix. */
-static void write_passed_over(FILE *file, const struct sluice_manifest *manifest)
-{
-    char room[SLUICE_PASSED_TEXT_BYTES];
-    uint64_t num_unread;
-    const char *text = sluice_manifest_passed_over(manifest, room, &num_unread);
-    if (text)
-        fprintf(file, PASSED_OVER "%llu\t%s", (unsigned long long)num_unread, text);
-    fputc('\n', file);
-}
-
-/* Version 3 unless there are offsets or targets to write, so that programs that know none read
- * it. */
-static void write_rows(FILE *file, const void *ctx)
-{
-    const struct sluice_manifest *manifest = ctx;
-    const struct sluice_target_type type = manifest->target_type;
-    const bool has_targets = type.kind != SLUICE_TARGETS_NONE;
-    const bool has_offsets = has_targets || sluice_manifest_has_members(manifest);
-    char id[33];
-    sluice_hash128_hex(sluice_manifest_id(manifest), id);
-    fprintf(file, "%s\n# id\t%s\n# classes\t%zu\n# samples\t%zu\n",
-            has_targets   ? FIRST_LINE_5
-            : has_offsets ? FIRST_LINE_4
-                          : FIRST_LINE,
-            id, manifest->num_classes, manifest->num_entries);
-    if (has_targets)
-        fprintf(file, TARGETS_LINE "%s\t%u\n", target_kinds[type.kind], type.dim);
-    fprintf(file, "# path\tbytes\tlabel\tsubset\twidth\theight\txxh3_128\tcoding\tmtime_ns%s%s",
-            has_offsets ? "\toffset" : "", has_targets ? "\ttarget" : "");
-    write_passed_over(file, manifest);
-    for (size_t i = 0; i < manifest->num_classes; i++) {
-        fputs("class\t", file);
-        sluice_manifest_write_escaped(file, manifest->classes[i]);
-        fputc('\n', file);
-    }
-    for (size_t i = 0; i < manifest->num_entries; i++) {
-        const struct sluice_manifest_entry entry = sluice_manifest_at(manifest, i);
-        char hash[33] = "-";
-        if (entry.has_hash)
-            sluice_hash128_hex(entry.hash, hash);
-        sluice_manifest_write_escaped(file, entry.path);
-        fprintf(file, "\t%llu\t%u\t%s\t%u\t%u\t%s\t%s\t%lld", (unsigned long long)entry.bytes,
-                entry.label, entry.subset == SLUICE_SUBSET_VAL ? "val" : "train", entry.width,
-                entry.height, hash, sluice_coding_name(entry.coding), (long long)entry.mtime_ns);
-        if (has_offsets)
-            fprintf(file, "\t%llu", (unsigned long long)entry.offset);
-        if (has_targets) {
-            fputc('\t', file);
-            sluice_target_write_field(file, type, entry.target, entry.target_bytes);
-        }
-        fputc('\n', file);
-    }
-    sluice_hash128_hex(hash_all(manifest, has_offsets), id);
-    fprintf(file, LAST_LINE "%s\n", id);
-}
-
-sluice_status sluice_manifest_write(const struct sluice_manifest *manifest, const char *path,
-                                    struct sluice_err *err)
-{
-    return sluice_file_print_atomic(path, write_rows, manifest, err);
-}
-
 struct reader {
     const char *path;
     FILE *file;
     char *line; /* the current one, without its newline */
     size_t capacity;
     size_t line_number;
-    size_t num_fields; /* of a sample, in this version */
-    float *numbers;    /* of a target that is a vector */
+    size_t num_columns; /* of a sample */
+    float *numbers;     /* of the values of a sample */
+    size_t number_capacity;
+    void *values; /* of all fields of a sample */
+    size_t value_capacity;
 };
 
 static sluice_status corrupt(const struct reader *reader, const char *what, struct sluice_err *err)
@@ -260,25 +127,57 @@ static sluice_status read_passed_over(const struct reader *reader, struct sluice
                                  : sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a manifest");
 }
 
+/* The values of a row from its columns; they stay until the next row is read. */
+static sluice_status read_values(struct reader *reader, const struct sluice_fields *fields,
+                                 char *const columns[], struct sluice_manifest_entry *row,
+                                 struct sluice_err *err)
+{
+    struct sluice_field_value values[SLUICE_MAX_FIELDS];
+    size_t wanted = 0;
+    for (unsigned i = 0; i < fields->num; i++)
+        wanted += SLUICE_FIELD_ROOM(strlen(columns[i]), fields->of[i].type.dim);
+    if (fields->num == 0)
+        return SLUICE_OK;
+    if (!sluice_array_reserve(&reader->numbers, &reader->number_capacity, wanted,
+                              sizeof(*reader->numbers)))
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a manifest");
+    float *room = reader->numbers;
+    for (unsigned i = 0; i < fields->num; i++) {
+        const struct sluice_field_type type = fields->of[i].type;
+        const size_t len = strlen(columns[i]);
+        size_t bytes;
+        if (!sluice_field_read(type, columns[i], room, &values[i].at, &bytes))
+            return corrupt(reader, "'target' is not what the line of targets says", err);
+        values[i].bytes = (uint32_t)bytes;
+        room += SLUICE_FIELD_ROOM(len, type.dim);
+    }
+    const size_t bytes = sluice_fields_pack(fields->num, values, NULL);
+    if (!sluice_array_reserve(&reader->values, &reader->value_capacity, bytes + 1, 1))
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a manifest");
+    row->values = reader->values;
+    row->values_bytes = (uint32_t)sluice_fields_pack(fields->num, values, reader->values);
+    return SLUICE_OK;
+}
+
 static sluice_status read_entry(struct reader *reader, struct sluice_manifest_builder *builder,
                                 struct sluice_err *err)
 {
     const sluice_status status = next_line(reader, err);
     if (status != SLUICE_OK)
         return status;
-    char *fields[MOST_FIELDS] = {NULL};
+    char *fields[MOST_COLUMNS] = {NULL};
     size_t num_fields = 0;
-    for (char *at = reader->line; at && num_fields < reader->num_fields; num_fields++) {
+    for (char *at = reader->line; at && num_fields < reader->num_columns; num_fields++) {
         fields[num_fields] = at;
         at = strchr(at, '\t');
         if (at)
             *at++ = '\0';
-        if (num_fields + 1 == reader->num_fields && at)
+        if (num_fields + 1 == reader->num_columns && at)
             return corrupt(reader, "too many fields", err);
     }
-    if (num_fields != reader->num_fields)
+    if (num_fields != reader->num_columns)
         return corrupt(reader, "too few fields", err);
-    assert(num_fields >= NUM_FIELDS - 2); /* of any version */
+    assert(num_fields >= NUM_COLUMNS - 2); /* of any version */
 
     struct sluice_manifest_entry row = {0};
     uint64_t label, width, height, mtime_ns;
@@ -316,37 +215,63 @@ static sluice_status read_entry(struct reader *reader, struct sluice_manifest_bu
         if (row.offset && !sluice_shard_split(fields[0], shard))
             return corrupt(reader, "an offset, but no shard in the path", err);
     }
-    size_t target_bytes = 0;
-    if (fields[10] && !sluice_target_read_field(builder->manifest->target_type, fields[10],
-                                                reader->numbers, &row.target, &target_bytes))
-        return corrupt(reader, "'target' is not what the line of targets says", err);
-    row.target_bytes = (uint32_t)target_bytes;
-    return sluice_manifest_add_entry(builder, &row, fields[0], strlen(fields[0]), err);
+    const sluice_status read =
+        read_values(reader, &builder->manifest->fields, fields + VALUES_FROM, &row, err);
+    return read == SLUICE_OK
+               ? sluice_manifest_add_entry(builder, &row, fields[0], strlen(fields[0]), err)
+               : read;
 }
 
-/* "# targets", kind and dimension. */
-static sluice_status read_target_type(struct reader *reader, struct sluice_target_type *type,
-                                      struct sluice_err *err)
+static bool parse_field_line(char *line, struct sluice_fields *fields)
 {
-    const sluice_status status = next_line(reader, err);
-    if (status != SLUICE_OK)
-        return status;
-    char *kind = reader->line + strlen(TARGETS_LINE), *dim = NULL;
-    uint64_t number = 0;
-    if (sluice_starts_with(reader->line, TARGETS_LINE) && (dim = strchr(kind, '\t')))
-        *dim++ = '\0';
-    if (!dim || !parse_number(dim, SLUICE_MAX_TARGET_DIM, &number))
-        return corrupt(reader, "the kind of the targets is expected here", err);
-    type->dim = (uint32_t)number;
-    for (int i = SLUICE_TARGETS_VECTOR; i <= SLUICE_TARGETS_BYTES; i++) {
-        if (strcmp(kind, target_kinds[i]) == 0)
-            type->kind = (enum sluice_target_kind)i;
+    char *dim = strrchr(line, '\t'), text[SLUICE_FIELDS_TEXT];
+    struct sluice_fields parsed;
+    if (!dim || !sluice_print(text, sizeof(text), "%s\n", line) ||
+        !sluice_fields_parse(text, &parsed))
+        return false;
+    fields->of[fields->num++] = parsed.of[0];
+    return true;
+}
+
+/* "# targets" or the lines of fields. */
+static sluice_status read_fields(struct reader *reader, bool is_plain, struct sluice_fields *fields,
+                                 struct sluice_err *err)
+{
+    char line[SLUICE_FIELD_NAME + 40];
+    uint64_t num = 1;
+    sluice_status status = is_plain ? SLUICE_OK : read_count(reader, FIELDS_LINE, &num, err);
+    if (status == SLUICE_OK && (num == 0 || num > SLUICE_MAX_FIELDS))
+        return corrupt(reader, "a number of fields from 1 to 16 is expected here", err);
+    for (uint64_t i = 0; i < num && status == SLUICE_OK; i++) {
+        const char *begin = is_plain ? TARGETS_LINE : FIELD_LINE;
+        status = next_line(reader, err);
+        if (status != SLUICE_OK)
+            return status;
+        if (!sluice_starts_with(reader->line, begin) ||
+            !sluice_print(line, sizeof(line), "%s%s", is_plain ? SLUICE_TARGET_FIELD "\t" : "",
+                          reader->line + strlen(begin)) ||
+            !parse_field_line(line, fields))
+            return corrupt(reader, "the kind of the targets is expected here", err);
     }
-    if (type->kind == SLUICE_TARGETS_NONE || sluice_target_type_flaw(*type))
+    if (status == SLUICE_OK &&
+        (sluice_fields_flaw(fields) || sluice_fields_are_plain(fields) != is_plain))
         return corrupt(reader, "targets of a kind that is not known", err);
-    reader->numbers = calloc(type->dim + 1, sizeof(*reader->numbers));
-    return reader->numbers ? SLUICE_OK
-                           : sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a manifest");
+    reader->num_columns += fields->num;
+    return status;
+}
+
+/* The name of the field in the names of the columns. */
+static void take_plain_name(const struct reader *reader, struct sluice_fields *fields)
+{
+    char *at = reader->line;
+    for (int i = 0; i < VALUES_FROM && at; i++) {
+        at = strchr(at, '\t');
+        at += at != NULL;
+    }
+    char name[SLUICE_FIELD_NAME];
+    if (at && sluice_print(name, sizeof(name), "%.*s", (int)strcspn(at, "\t"), at) &&
+        !sluice_field_name_flaw(name))
+        memcpy(fields->of[0].name, name, sizeof(name));
 }
 
 static sluice_status check_last_line(struct reader *reader, const struct sluice_manifest *manifest,
@@ -358,7 +283,8 @@ static sluice_status check_last_line(struct reader *reader, const struct sluice_
         return status;
     if (!sluice_starts_with(reader->line, LAST_LINE))
         return corrupt(reader, "more lines than '# samples' says", err);
-    const struct sluice_hash128 found = hash_all(manifest, reader->num_fields > NUM_FIELDS);
+    const struct sluice_hash128 found =
+        sluice_manifest_hash_all(manifest, reader->num_columns > NUM_COLUMNS);
     if (!parse_hash(reader->line + strlen(LAST_LINE), &said) || said.high != found.high ||
         said.low != found.low)
         return corrupt(reader, "the file was damaged: its hash is wrong", err);
@@ -373,18 +299,18 @@ static sluice_status read_all(struct reader *reader, struct sluice_manifest_buil
     sluice_status status = next_line(reader, err);
     if (status != SLUICE_OK)
         return status;
-    if (strcmp(reader->line, FIRST_LINE_5) == 0)
-        reader->num_fields = MOST_FIELDS;
-    else if (strcmp(reader->line, FIRST_LINE_4) == 0)
-        reader->num_fields = NUM_FIELDS + 1;
+    const bool has_targets = strcmp(reader->line, FIRST_LINE_5) == 0;
+    const bool has_fields = strcmp(reader->line, FIRST_LINE_6) == 0;
+    if (has_targets || has_fields || strcmp(reader->line, FIRST_LINE_4) == 0)
+        reader->num_columns = NUM_COLUMNS + 1;
     else if (strcmp(reader->line, FIRST_LINE) == 0)
-        reader->num_fields = NUM_FIELDS;
+        reader->num_columns = NUM_COLUMNS;
     else if (strcmp(reader->line, FIRST_LINE_2) == 0)
-        reader->num_fields = NUM_FIELDS - 1;
+        reader->num_columns = NUM_COLUMNS - 1;
     else if (strcmp(reader->line, FIRST_LINE_1) == 0)
-        reader->num_fields = NUM_FIELDS - 2;
+        reader->num_columns = NUM_COLUMNS - 2;
     else
-        return corrupt(reader, "not a manifest of version 1 to 5", err);
+        return corrupt(reader, "not a manifest of version 1 to 6", err);
     status = next_line(reader, err);
     if (status != SLUICE_OK)
         return status;
@@ -393,10 +319,12 @@ static sluice_status read_all(struct reader *reader, struct sluice_manifest_buil
     status = read_count(reader, "# classes\t", &num_classes, err);
     if (status == SLUICE_OK)
         status = read_count(reader, "# samples\t", &num_entries, err);
-    if (status == SLUICE_OK && reader->num_fields == MOST_FIELDS)
-        status = read_target_type(reader, &builder->manifest->target_type, err);
+    if (status == SLUICE_OK && (has_targets || has_fields))
+        status = read_fields(reader, has_targets, &builder->manifest->fields, err);
     if (status == SLUICE_OK)
         status = next_line(reader, err); /* the names of the columns */
+    if (status == SLUICE_OK && has_targets)
+        take_plain_name(reader, &builder->manifest->fields);
     if (status == SLUICE_OK)
         status = read_passed_over(reader, builder->manifest, err);
     for (uint64_t i = 0; status == SLUICE_OK && i < num_classes; i++) {
@@ -419,7 +347,7 @@ static sluice_status read_all(struct reader *reader, struct sluice_manifest_buil
     const struct sluice_hash128 found = sluice_manifest_id(builder->manifest);
     if (found.high != id.high || found.low != id.low)
         return corrupt(reader, "the rows do not have the id that line 2 says", err);
-    if (reader->num_fields >= NUM_FIELDS) { /* older files have no such line */
+    if (reader->num_columns >= NUM_COLUMNS) { /* older files have no such line */
         status = check_last_line(reader, builder->manifest, err);
         if (status != SLUICE_OK)
             return status;
@@ -441,6 +369,7 @@ static sluice_status read_text(const char *path, struct sluice_manifest **manife
     if (status == SLUICE_OK)
         status = read_all(&reader, &builder, err);
     free(reader.numbers);
+    free(reader.values);
     free(reader.line);
     fclose(reader.file);
     if (status == SLUICE_OK)

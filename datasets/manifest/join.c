@@ -78,20 +78,20 @@ static sluice_status check_layouts(const struct sluice_manifest_part *parts, siz
     return SLUICE_OK;
 }
 
-/* All parts have targets of one kind, or none has any. */
-static sluice_status check_targets(const struct sluice_manifest_part *parts, size_t num_parts,
-                                   struct sluice_err *err)
+/* All parts have the same fields, or none has any. */
+static sluice_status check_fields(const struct sluice_manifest_part *parts, size_t num_parts,
+                                  struct sluice_err *err)
 {
-    const struct sluice_target_type first = parts[0].manifest->target_type;
+    const struct sluice_fields *first = &parts[0].manifest->fields;
     for (size_t i = 1; i < num_parts; i++) {
-        const struct sluice_target_type type = parts[i].manifest->target_type;
-        char words[2][SLUICE_TARGET_WORDS];
-        if (type.kind != first.kind || type.dim != first.dim)
+        const struct sluice_fields *fields = &parts[i].manifest->fields;
+        char words[2][SLUICE_FIELDS_WORDS];
+        if (!sluice_fields_are_alike(first, fields))
             return sluice_fail(err, SLUICE_E_INVALID,
                                "parts of one dataset have targets of one kind: %s has %s, and %s "
-                               "has %s; index them with one --target and --target-type",
-                               parts[0].name, sluice_target_type_words(first, words[0]),
-                               parts[i].name, sluice_target_type_words(type, words[1]));
+                               "has %s; index them with the same --target options",
+                               parts[0].name, sluice_fields_words(first, words[0]), parts[i].name,
+                               sluice_fields_words(fields, words[1]));
     }
     return SLUICE_OK;
 }
@@ -240,7 +240,7 @@ sluice_status sluice_manifest_join(const struct sluice_manifest_part *parts, siz
     struct joining j = {.parts = parts, .num_parts = num_parts};
     sluice_status status = check_layouts(parts, num_parts, err);
     if (status == SLUICE_OK)
-        status = check_targets(parts, num_parts, err);
+        status = check_fields(parts, num_parts, err);
     if (status == SLUICE_OK && !allocate(&j, places != NULL))
         status =
             sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a list of %zu samples", j.num_rows);
@@ -272,6 +272,8 @@ sluice_status sluice_manifest_of_root(const struct sluice_manifest *whole, const
 {
     struct sluice_manifest_builder builder;
     sluice_status status = sluice_manifest_builder_init(&builder, err);
+    if (status == SLUICE_OK)
+        builder.manifest->fields = whole->fields;
     for (size_t i = 0; status == SLUICE_OK && i < whole->num_classes; i++)
         status =
             sluice_manifest_add_class(&builder, whole->classes[i], strlen(whole->classes[i]), err);

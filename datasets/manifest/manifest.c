@@ -1,6 +1,7 @@
 #include "datasets/manifest/manifest.h"
 
 #include "base/array.h"
+#include "base/text.h"
 #include "datasets/manifest/builder.h"
 
 #include <stdlib.h>
@@ -36,14 +37,14 @@ static char *store_string(struct sluice_manifest *manifest, const void *text, si
     return copy;
 }
 
-/* At a multiple of 4. */
-static void *store_target(struct sluice_manifest *manifest, const void *target, size_t bytes)
+/* A copy at a multiple of 8. */
+static void *store_values(struct sluice_manifest *manifest, const void *values, size_t bytes)
 {
     struct chunk *chunk = manifest->storage;
-    const size_t padding = chunk ? -(size_t)(chunk->bytes + chunk->used) % sizeof(float) : 0;
+    const size_t padding = chunk ? -(uintptr_t)(chunk->bytes + chunk->used) % 8 : 0;
     if (chunk && chunk->capacity - chunk->used >= padding)
         chunk->used += padding;
-    return store_string(manifest, target, bytes);
+    return store_string(manifest, values, bytes);
 }
 
 void sluice_manifest_destroy(struct sluice_manifest *manifest)
@@ -74,6 +75,25 @@ sluice_status sluice_manifest_builder_init(struct sluice_manifest_builder *build
     return SLUICE_OK;
 }
 
+static sluice_status no_memory(const struct sluice_manifest *manifest, struct sluice_err *err)
+{
+    return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the fields of %zu samples",
+                       manifest->num_entries);
+}
+
+/* A copy of the block of a row's values. */
+static sluice_status set_values(struct sluice_manifest_builder *builder, size_t i,
+                                const void *values, size_t bytes, struct sluice_err *err)
+{
+    struct sluice_manifest_entry *entry = &builder->manifest->rows[i];
+    const void *copy = store_values(builder->manifest, values, bytes);
+    if (!copy)
+        return no_memory(builder->manifest, err);
+    entry->values = copy;
+    entry->values_bytes = (uint32_t)bytes;
+    return SLUICE_OK;
+}
+
 sluice_status sluice_manifest_add_entry(struct sluice_manifest_builder *builder,
                                         const struct sluice_manifest_entry *row, const char *path,
                                         size_t path_len, struct sluice_err *err)
@@ -88,22 +108,74 @@ sluice_status sluice_manifest_add_entry(struct sluice_manifest_builder *builder,
     struct sluice_manifest_entry *entry = &manifest->rows[manifest->num_entries++];
     *entry = *row;
     entry->path = copy;
-    return row->target ? sluice_manifest_set_target(builder, manifest->num_entries - 1, row->target,
-                                                    row->target_bytes, err)
-                       : SLUICE_OK;
+    return row->values
+               ? set_values(builder, manifest->num_entries - 1, row->values, row->values_bytes, err)
+               : SLUICE_OK;
 }
 
-sluice_status sluice_manifest_set_target(struct sluice_manifest_builder *builder, size_t i,
-                                         const void *target, size_t bytes, struct sluice_err *err)
+sluice_status sluice_manifest_set_field(struct sluice_manifest_builder *builder, size_t i,
+                                        unsigned field, const void *value, size_t bytes,
+                                        struct sluice_err *err)
 {
-    struct sluice_manifest_entry *entry = &builder->manifest->rows[i];
-    const void *copy = store_target(builder->manifest, target, bytes);
+    struct sluice_manifest *manifest = builder->manifest;
+    const unsigned num = manifest->fields.num;
+    struct sluice_manifest_entry *entry = &manifest->rows[i];
+    if (num <= 1)
+        return set_values(builder, i, value, bytes, err);
+    static const struct sluice_field_value none[SLUICE_MAX_FIELDS];
+    if (!entry->values) /* values by field, until finish_fields() */
+        entry->values = store_values(manifest, none, num * sizeof(none[0]));
+    const void *copy = entry->values ? store_values(manifest, value, bytes) : NULL;
     if (!copy)
-        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the targets of %zu samples",
-                           builder->manifest->num_entries);
-    entry->target = copy;
-    entry->target_bytes = (uint32_t)bytes;
+        return no_memory(manifest, err);
+    ((struct sluice_field_value *)(uintptr_t)entry->values)[field] =
+        (struct sluice_field_value){copy, (uint32_t)bytes};
     return SLUICE_OK;
+}
+
+struct sluice_field_value sluice_manifest_field_at(const struct sluice_manifest *manifest, size_t i,
+                                                   unsigned field)
+{
+    const struct sluice_manifest_entry *entry = &manifest->rows[i];
+    const struct sluice_field_value *values = entry->values;
+    if (manifest->fields.num <= 1)
+        return (struct sluice_field_value){entry->values, entry->values_bytes};
+    return values ? values[field] : (struct sluice_field_value){NULL, 0};
+}
+
+static sluice_status finish_row(struct sluice_manifest *manifest,
+                                struct sluice_manifest_entry *entry, struct sluice_err *err)
+{
+    const struct sluice_field_value *values = entry->values;
+    const unsigned num = manifest->fields.num;
+    for (unsigned k = 0; k < num; k++) {
+        if (!values || !values[k].at)
+            return sluice_fail(err, SLUICE_E_INVALID, "%.200s has no value of field '%s'",
+                               entry->path, manifest->fields.of[k].name);
+    }
+    const size_t bytes = sluice_fields_pack(num, values, NULL);
+    if (bytes > SLUICE_MAX_FIELD_BYTES)
+        return sluice_fail(err, SLUICE_E_INVALID, "%.200s: its values are more than 1 MiB in all",
+                           entry->path);
+    char *block = malloc(bytes);
+    if (block)
+        (void)sluice_fields_pack(num, values, block);
+    entry->values = block ? store_values(manifest, block, bytes) : NULL;
+    entry->values_bytes = (uint32_t)bytes;
+    free(block);
+    return entry->values ? SLUICE_OK : no_memory(manifest, err);
+}
+
+sluice_status sluice_manifest_finish_fields(struct sluice_manifest_builder *builder,
+                                            struct sluice_err *err)
+{
+    struct sluice_manifest *manifest = builder->manifest;
+    sluice_status status = SLUICE_OK;
+    if (manifest->fields.num <= 1)
+        return SLUICE_OK;
+    for (size_t i = 0; i < manifest->num_entries && status == SLUICE_OK; i++)
+        status = finish_row(manifest, &manifest->rows[i], err);
+    return status;
 }
 
 sluice_status sluice_manifest_add_class(struct sluice_manifest_builder *builder, const char *name,
@@ -131,7 +203,7 @@ sluice_status sluice_manifest_check_entry(const struct sluice_manifest *manifest
         return sluice_fail(err, SLUICE_E_INVALID, "sample %zu ('%.100s') is out of order", i,
                            entry->path);
     const char *flaw =
-        sluice_target_flaw(manifest->target_type, entry->target, entry->target_bytes);
+        sluice_fields_values_flaw(&manifest->fields, entry->values, entry->values_bytes);
     return flaw ? sluice_fail(err, SLUICE_E_INVALID, "sample %zu ('%.100s'): %s", i, entry->path,
                               flaw)
                 : SLUICE_OK;
@@ -168,16 +240,15 @@ size_t sluice_manifest_find_first(const struct sluice_manifest *manifest, const 
     return first;
 }
 
-uint64_t sluice_manifest_target_bytes(const struct sluice_manifest *manifest)
+uint64_t sluice_manifest_values_bytes(const struct sluice_manifest *manifest)
 {
     const size_t n = manifest->num_entries;
-    if (manifest->target_type.kind != SLUICE_TARGETS_BYTES)
-        return (uint64_t)n * manifest->target_type.dim * sizeof(float);
-    if (!manifest->rows)
-        return n ? manifest->columns.target_ends[n - 1] : 0;
+    const uint64_t *ends = manifest->columns.value_ends;
+    if (!manifest->rows && ends)
+        return n ? ends[n - 1] : 0;
     uint64_t bytes = 0;
-    for (size_t i = 0; i < n; i++)
-        bytes += manifest->rows[i].target_bytes;
+    for (size_t i = 0; i < n && manifest->fields.num; i++)
+        bytes += sluice_manifest_at(manifest, i).values_bytes;
     return bytes;
 }
 
@@ -217,12 +288,19 @@ struct sluice_hash128 sluice_manifest_id(const struct sluice_manifest *manifest)
     return id;
 }
 
-void sluice_manifest_list_hash_begin(struct sluice_hasher64 *hasher, struct sluice_target_type type)
+void sluice_manifest_list_hash_begin(struct sluice_hasher64 *hasher,
+                                     const struct sluice_fields *fields)
 {
-    const uint32_t said[] = {type.kind, type.dim};
+    const uint32_t said[] = {fields->of[0].type.kind, fields->of[0].type.dim};
     sluice_hasher64_init(hasher);
-    if (type.kind != SLUICE_TARGETS_NONE)
-        sluice_hasher64_update(hasher, said, sizeof(said));
+    if (sluice_fields_are_plain(fields) && sluice_fields_have_known_name(fields)) {
+        if (fields->num)
+            sluice_hasher64_update(hasher, said, sizeof(said));
+        return;
+    }
+    char text[SLUICE_FIELDS_TEXT];
+    sluice_fields_print(fields, text);
+    sluice_hasher64_update(hasher, text, strlen(text) + 1);
 }
 
 void sluice_manifest_list_hash_add(struct sluice_hasher64 *hasher,
@@ -231,10 +309,10 @@ void sluice_manifest_list_hash_add(struct sluice_hasher64 *hasher,
     const uint32_t row[] = {entry->width, entry->height,
                             (uint32_t)entry->subset << 8 | entry->coding};
     sluice_hasher64_update(hasher, row, sizeof(row));
-    if (!entry->target)
+    if (!entry->values)
         return;
-    sluice_hasher64_update(hasher, &entry->target_bytes, sizeof(entry->target_bytes));
-    sluice_hasher64_update(hasher, entry->target, entry->target_bytes);
+    sluice_hasher64_update(hasher, &entry->values_bytes, sizeof(entry->values_bytes));
+    sluice_hasher64_update(hasher, entry->values, entry->values_bytes);
 }
 
 uint64_t sluice_manifest_list_hash_end(const struct sluice_hasher64 *hasher,
@@ -247,15 +325,33 @@ uint64_t sluice_manifest_list_hash_end(const struct sluice_hasher64 *hasher,
     return hash ? hash : 1;
 }
 
-uint64_t sluice_manifest_list_hash(const struct sluice_manifest *manifest)
+/* `fields`: none, or those of the manifest, maybe under another name. */
+static uint64_t list_hash_with(const struct sluice_manifest *manifest,
+                               const struct sluice_fields *fields)
 {
     struct sluice_hasher64 hasher;
-    sluice_manifest_list_hash_begin(&hasher, manifest->target_type);
+    sluice_manifest_list_hash_begin(&hasher, fields);
     for (size_t i = 0; i < manifest->num_entries; i++) {
-        const struct sluice_manifest_entry entry = sluice_manifest_at(manifest, i);
+        struct sluice_manifest_entry entry = sluice_manifest_at(manifest, i);
+        if (!fields->num)
+            entry.values = NULL;
         sluice_manifest_list_hash_add(&hasher, &entry);
     }
     return sluice_manifest_list_hash_end(&hasher, manifest->classes, manifest->num_classes);
+}
+
+uint64_t sluice_manifest_list_hash(const struct sluice_manifest *manifest)
+{
+    return list_hash_with(manifest, &manifest->fields);
+}
+
+uint64_t sluice_manifest_plain_list_hash(const struct sluice_manifest *manifest)
+{
+    struct sluice_fields fields = {.num = 0};
+    if (sluice_fields_are_plain(&manifest->fields))
+        fields = manifest->fields;
+    (void)sluice_print(fields.of[0].name, sizeof(fields.of[0].name), SLUICE_TARGET_FIELD);
+    return list_hash_with(manifest, &fields);
 }
 
 void sluice_manifest_rest(const struct sluice_manifest *manifest)
@@ -271,6 +367,6 @@ uint64_t sluice_manifest_memory(const struct sluice_manifest *manifest)
         return bytes + (manifest->is_file_mapped ? 0 : manifest->map_bytes);
     bytes += manifest->num_entries * sizeof(manifest->rows[0]);
     for (size_t i = 0; i < manifest->num_entries; i++)
-        bytes += strlen(manifest->rows[i].path) + 1 + manifest->rows[i].target_bytes;
+        bytes += strlen(manifest->rows[i].path) + 1 + manifest->rows[i].values_bytes;
     return bytes;
 }

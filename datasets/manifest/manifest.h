@@ -3,7 +3,8 @@
 
 #include "base/error.h"
 #include "base/hash.h"
-#include "datasets/list/target_values.h"
+#include "datasets/list/field_source.h"
+#include "datasets/list/fields.h"
 #include "datasets/manifest/passed_over.h"
 
 #include <stdatomic.h>
@@ -49,8 +50,9 @@ struct sluice_manifest_entry {
     struct sluice_hash128 hash;
     uint32_t width, height; /* 0: unknown */
     uint8_t coding;         /* image/codecs/coding.h; from the name alone unless indexed */
-    uint32_t target_bytes;
-    const void *target; /* of target_type; vectors are aligned to 4 bytes; NULL: no target */
+    uint32_t values_bytes;
+    const void *values; /* of all fields (fields.h), aligned to 4 bytes if the manifest has several,
+                           or vectors, boxes or keypoints; NULL: the manifest has no fields */
 };
 
 /* Private: the columns of a file that is mapped (manifest/binary.h). */
@@ -64,9 +66,9 @@ struct sluice_manifest_columns {
     const uint32_t *labels;
     const uint32_t (*sizes)[2]; /* width, height */
     const uint8_t *codings;
-    const uint8_t *marks;        /* SLUICE_MARK_... */
-    const char *targets;         /* one after the other */
-    const uint64_t *target_ends; /* in `targets`; NULL: all are vectors */
+    const uint8_t *marks;       /* SLUICE_MARK_... */
+    const char *values;         /* of samples, one after the other */
+    const uint64_t *value_ends; /* in `values`; NULL: all are vectors */
 };
 
 #define SLUICE_MARK_VAL 1u  /* of subset val */
@@ -76,7 +78,7 @@ struct sluice_manifest {
     size_t num_entries; /* sluice_manifest_at() */
     const char **classes;
     size_t num_classes;
-    struct sluice_target_type target_type;  /* of all samples */
+    struct sluice_fields fields;            /* of all samples */
     struct sluice_passed_over *passed_over; /* by the walk that made it; NULL: not made by a walk */
     char *passed_text;      /* sluice_passed_over_text() from a manifest file; or NULL */
     uint64_t passed_unread; /* sluice_passed_over_num_unread() from a manifest file */
@@ -97,9 +99,9 @@ sluice_manifest_at(const struct sluice_manifest *manifest, size_t i)
         return manifest->rows[i];
     const struct sluice_manifest_columns *columns = &manifest->columns;
     const uint8_t marks = columns->marks[i];
-    const size_t vector_bytes = manifest->target_type.dim * sizeof(float);
-    const uint64_t *ends = columns->target_ends;
-    const uint64_t target = ends && i > 0 ? ends[i - 1] : i * vector_bytes;
+    const size_t vector_bytes = manifest->fields.of[0].type.dim * sizeof(float);
+    const uint64_t *ends = columns->value_ends;
+    const uint64_t value = !ends ? i * vector_bytes : i > 0 ? ends[i - 1] : 0;
     return (struct sluice_manifest_entry){
         .path = columns->paths + columns->path_starts[i],
         .offset = columns->offsets ? columns->offsets[i] : 0,
@@ -112,8 +114,8 @@ sluice_manifest_at(const struct sluice_manifest *manifest, size_t i)
         .width = columns->sizes[i][0],
         .height = columns->sizes[i][1],
         .coding = columns->codings[i],
-        .target_bytes = (uint32_t)(ends ? ends[i] - target : vector_bytes),
-        .target = columns->targets ? columns->targets + target : NULL,
+        .values_bytes = (uint32_t)(ends ? ends[i] - value : vector_bytes),
+        .values = columns->values ? columns->values + value : NULL,
     };
 }
 
@@ -139,8 +141,8 @@ struct sluice_manifest_options {
                                           NULL: no such list */
     const char *classes;      /* a list of classes; NULL: the root's sluice-classes.txt, if any */
     bool classes_are_folders; /* no folder is a split, whatever it is called */
-    struct sluice_target_column target; /* of a table, or ".txt": of members of tars */
-    const atomic_bool *is_cancelled;    /* as sluice_manifest_scan()'s */
+    struct sluice_field_sources fields;
+    const atomic_bool *is_cancelled; /* as sluice_manifest_scan()'s */
 };
 
 struct sluice_manifest_summary {
@@ -148,7 +150,7 @@ struct sluice_manifest_summary {
 };
 
 /* As sluice_manifest_scan(), with options.  Further statuses: SLUICE_E_INVALID: a table, a list or
- * a .cls is wrong, or an image lacks a label that others have or a requested target; err names file
+ * a .cls is wrong, or an image lacks a label that others have or a requested value; err names file
  * and line, or the image.  `summary` may be NULL. */
 SLUICE_MUST_USE sluice_status sluice_manifest_list(const char *root,
                                                    const struct sluice_manifest_options *options,
@@ -168,8 +170,8 @@ void sluice_manifest_destroy(struct sluice_manifest *manifest); /* NULL is allow
 /* The bytes of memory of the manifest, approximately, without pages of a mapped file. */
 uint64_t sluice_manifest_memory(const struct sluice_manifest *manifest);
 
-/* Bytes of all targets. */
-uint64_t sluice_manifest_target_bytes(const struct sluice_manifest *manifest);
+/* Bytes of the values of all samples. */
+uint64_t sluice_manifest_values_bytes(const struct sluice_manifest *manifest);
 
 /* Drops the pages of a mapped file from this process; they come back when they are read.  Other
  * threads may read the manifest meanwhile. */
@@ -183,13 +185,16 @@ size_t sluice_manifest_find_first(const struct sluice_manifest *manifest, const 
 bool sluice_manifest_has_members(const struct sluice_manifest *manifest);
 
 /* Names the data: XXH3-128 over every path, size and label.  Two nodes with the
- * same id deliver the same samples under the same ids.  Targets are not part of it, so that they may
+ * same id deliver the same samples under the same ids.  Fields are not part of it, so that they may
  * change while pixels and labels stay. */
 struct sluice_hash128 sluice_manifest_id(const struct sluice_manifest *manifest);
 
 /* XXH3-64, never 0, over the parts of a list that the id does not cover: subsets, sizes in pixels,
- * codings, targets, and the names of classes. */
+ * codings, fields, and the names of classes. */
 uint64_t sluice_manifest_list_hash(const struct sluice_manifest *manifest);
+/* The same of the list that programs take which do not ask for fields: with a target if the fields
+ * are plain (fields.h), else without. */
+uint64_t sluice_manifest_plain_list_hash(const struct sluice_manifest *manifest);
 
 /* The file that `offload_dataset index` writes: ROOT/sluice-manifest.tsv.  A binary manifest
  * (manifest/binary.h) is next to it.  If it belongs to the text, it is read instead, which takes a

@@ -92,18 +92,43 @@ static sluice_status check_hash(const struct checking *c, enum sluice_binary_sec
 
 /* --- header --- */
 
+/* Bytes of the description of fields in front of the values. */
+static uint32_t description_bytes(const struct sluice_binary_header *h)
+{
+    return h->version == SLUICE_BINARY_VERSION_FIELDS ? h->values_dim : 0;
+}
+
+static bool has_ends(const struct sluice_binary_header *h)
+{
+    return description_bytes(h) || h->values_kind == SLUICE_FIELD_BYTES;
+}
+
+/* The fields, from the header and what `map` has in front of the values.  False: it is invalid. */
+static bool fields_of(const struct sluice_binary_header *h, const void *map,
+                      struct sluice_fields *fields)
+{
+    const char *text = (const char *)map + h->sections[SLUICE_BINARY_VALUES].at;
+    const uint32_t len = description_bytes(h);
+    if (len)
+        return !text[len - 1] && sluice_fields_parse(text, fields);
+    const struct sluice_field_type type = {(enum sluice_field_kind)h->values_kind, h->values_dim};
+    *fields = (struct sluice_fields){.num = type.kind != SLUICE_FIELD_NONE,
+                                     .of = {{type, SLUICE_TARGET_FIELD}}};
+    return !sluice_field_type_flaw(type) && sluice_fields_are_plain(fields);
+}
+
 static sluice_status check_layout(const struct checking *c, struct sluice_err *err)
 {
     const struct sluice_binary_header *h = &c->header;
     uint64_t at = sizeof(*h);
     for (int i = 0; i < SLUICE_BINARY_SECTIONS; i++) {
         const uint64_t bytes = h->sections[i].bytes;
-        const bool may_be_missing =
-            i == SLUICE_BINARY_OFFSETS || i == SLUICE_BINARY_MTIMES || i == SLUICE_BINARY_HASHES ||
-            (i == SLUICE_BINARY_TARGET_ENDS && h->target_kind != SLUICE_TARGETS_BYTES);
+        const bool may_be_missing = i == SLUICE_BINARY_OFFSETS || i == SLUICE_BINARY_MTIMES ||
+                                    i == SLUICE_BINARY_HASHES ||
+                                    (i == SLUICE_BINARY_VALUE_ENDS && !has_ends(h));
         if (h->sections[i].at != at || bytes > c->file_bytes - at)
             return damaged(c, "a section is not where it should be", err);
-        if (i < SLUICE_BINARY_TARGETS && bytes != h->num_entries * sluice_binary_width[i] &&
+        if (i < SLUICE_BINARY_VALUES && bytes != h->num_entries * sluice_binary_width[i] &&
             !(may_be_missing && bytes == 0))
             return damaged(c, "a column is too long or too short", err);
         at += bytes;
@@ -114,11 +139,15 @@ static sluice_status check_layout(const struct checking *c, struct sluice_err *e
     }
     if (h->sections[SLUICE_BINARY_CLASSES].bytes < h->num_classes)
         return damaged(c, "there are fewer classes than it says", err);
-    const struct sluice_target_type type = {(enum sluice_target_kind)h->target_kind, h->target_dim};
-    if (sluice_target_type_flaw(type) ||
-        (type.kind != SLUICE_TARGETS_BYTES &&
-         (h->sections[SLUICE_BINARY_TARGET_ENDS].bytes ||
-          h->sections[SLUICE_BINARY_TARGETS].bytes != h->num_entries * type.dim * sizeof(float))))
+    struct sluice_fields fields;
+    const uint64_t bytes = h->sections[SLUICE_BINARY_VALUES].bytes;
+    const bool is_described = h->version == SLUICE_BINARY_VERSION_FIELDS;
+    if (is_described && (h->values_kind != SLUICE_BINARY_FIELDS || h->values_dim == 0 ||
+                         h->values_dim % 8 || h->values_dim > bytes))
+        return damaged(c, "no description of its fields", err);
+    if (!fields_of(h, c->copy.map, &fields) ||
+        (!has_ends(h) && (h->sections[SLUICE_BINARY_VALUE_ENDS].bytes ||
+                          bytes != h->num_entries * h->values_dim * sizeof(float))))
         return damaged(c, "not as many targets as it says", err);
     return SLUICE_OK;
 }
@@ -141,10 +170,11 @@ static sluice_status check_header(struct checking *c,
         return status;
     if (memcmp(h->magic, SLUICE_BINARY_MAGIC, sizeof(h->magic)) != 0)
         return sluice_fail(err, SLUICE_E_CORRUPT, "%s: not a binary manifest", c->path);
-    if (h->version != SLUICE_BINARY_VERSION || h->header_bytes != sizeof(*h))
+    if (h->version < SLUICE_BINARY_VERSION || h->version > SLUICE_BINARY_VERSION_FIELDS ||
+        h->header_bytes != sizeof(*h))
         return sluice_fail(err, SLUICE_E_UNSUPPORTED,
-                           "%s: of version %u, and this program knows version %d", c->path,
-                           h->version, SLUICE_BINARY_VERSION);
+                           "%s: of version %u, and this program knows versions up to %d", c->path,
+                           h->version, SLUICE_BINARY_VERSION_FIELDS);
     if (h->hash != sluice_hash64(h, sizeof(*h) - sizeof(h->hash)))
         return damaged(c, "the hash of its header is wrong", err);
     const struct sluice_hash128 *source = expected->source_hash, *id = expected->id;
@@ -167,7 +197,7 @@ static sluice_status check_column(struct checking *c, enum sluice_binary_section
     begin_section(c, section, reader);
     sluice_status status = SLUICE_OK;
     bool is_right = true;
-    uint64_t end = 0; /* of the target before */
+    uint64_t end = 0; /* of the values before */
     while (status == SLUICE_OK && reader->left > 0) {
         status = next_piece(c, reader, err);
         if (status != SLUICE_OK)
@@ -177,14 +207,14 @@ static sluice_status check_column(struct checking *c, enum sluice_binary_section
         if (section == SLUICE_BINARY_BYTES || section == SLUICE_BINARY_OFFSETS) {
             for (size_t i = 0; i < reader->len / sizeof(*numbers); i++)
                 is_right &= numbers[i] <= INT64_MAX / 2; /* the end of a range is a number, too */
-        } else if (section == SLUICE_BINARY_TARGET_ENDS) {
+        } else if (section == SLUICE_BINARY_VALUE_ENDS) {
             for (size_t i = 0; i < reader->len / sizeof(*numbers); i++) {
-                is_right &= numbers[i] >= end && numbers[i] - end <= SLUICE_MAX_TARGET_BYTES;
+                is_right &= numbers[i] >= end && numbers[i] - end <= SLUICE_MAX_FIELD_BYTES;
                 end = numbers[i];
             }
-        } else if (section == SLUICE_BINARY_TARGETS) {
+        } else if (section == SLUICE_BINARY_VALUES) {
             const float *floats = (const float *)(const void *)reader->bytes;
-            const bool are_floats = c->header.target_kind == SLUICE_TARGETS_VECTOR;
+            const bool are_floats = c->header.values_kind == SLUICE_FIELD_VECTOR;
             for (size_t i = 0; are_floats && i < reader->len / sizeof(*floats); i++)
                 is_right &= isfinite(floats[i]);
         } else if (section == SLUICE_BINARY_LABELS) {
@@ -197,11 +227,34 @@ static sluice_status check_column(struct checking *c, enum sluice_binary_section
     }
     if (status == SLUICE_OK)
         status = check_hash(c, section, reader, err);
-    if (section == SLUICE_BINARY_TARGET_ENDS && c->header.target_kind == SLUICE_TARGETS_BYTES)
-        is_right &= end == c->header.sections[SLUICE_BINARY_TARGETS].bytes;
+    if (section == SLUICE_BINARY_VALUE_ENDS && has_ends(&c->header))
+        is_right &=
+            end + description_bytes(&c->header) == c->header.sections[SLUICE_BINARY_VALUES].bytes;
     if (status == SLUICE_OK && !is_right)
         status = damaged(c, "a size, label, mark or target is out of range", err);
     return status;
+}
+
+/* The values of described fields, whose ends are checked. */
+static sluice_status check_values(const struct checking *c, struct sluice_err *err)
+{
+    const struct sluice_binary_header *h = &c->header;
+    const char *map = c->copy.map;
+    const char *values = map + h->sections[SLUICE_BINARY_VALUES].at + description_bytes(h);
+    const uint64_t *ends =
+        (const uint64_t *)(const void *)(map + h->sections[SLUICE_BINARY_VALUE_ENDS].at);
+    struct sluice_fields fields;
+    if (!description_bytes(h) || !fields_of(h, map, &fields))
+        return SLUICE_OK;
+    uint64_t begin = 0;
+    for (uint64_t i = 0; i < h->num_entries; i++) {
+        const char *flaw =
+            sluice_fields_values_flaw(&fields, values + begin, (size_t)(ends[i] - begin));
+        if (flaw)
+            return damaged(c, flaw, err);
+        begin = ends[i];
+    }
+    return SLUICE_OK;
 }
 
 /* --- strings --- */
@@ -297,7 +350,9 @@ static sluice_status check_file(struct checking *c, const struct sluice_manifest
     for (int i = 0; status == SLUICE_OK && i < SLUICE_BINARY_PATH_STARTS; i++)
         status = check_column(c, (enum sluice_binary_section)i, err);
     if (status == SLUICE_OK)
-        status = check_column(c, SLUICE_BINARY_TARGETS, err);
+        status = check_column(c, SLUICE_BINARY_VALUES, err);
+    if (status == SLUICE_OK)
+        status = check_values(c, err);
     if (status == SLUICE_OK)
         status = check_paths(c, err);
     if (status == SLUICE_OK)
@@ -402,11 +457,11 @@ static sluice_status use_copy(const struct sluice_binary_header *h, struct sluic
         .sizes = section_in(made, h, SLUICE_BINARY_SIZES),
         .codings = section_in(made, h, SLUICE_BINARY_CODINGS),
         .marks = section_in(made, h, SLUICE_BINARY_MARKS),
-        .target_ends = section_in(made, h, SLUICE_BINARY_TARGET_ENDS),
+        .value_ends = section_in(made, h, SLUICE_BINARY_VALUE_ENDS),
     };
-    made->target_type = (struct sluice_target_type){h->target_kind, h->target_dim};
-    if (h->target_kind != SLUICE_TARGETS_NONE) /* also where all are empty */
-        made->columns.targets = (const char *)copy.map + h->sections[SLUICE_BINARY_TARGETS].at;
+    if (fields_of(h, copy.map, &made->fields) && made->fields.num) /* also where all are empty */
+        made->columns.values =
+            (const char *)copy.map + h->sections[SLUICE_BINARY_VALUES].at + description_bytes(h);
     made->num_entries = (size_t)h->num_entries;
     made->num_classes = (size_t)h->num_classes;
     made->passed_unread = h->passed_unread;

@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "datasets/list/split_name.h"
 #include "datasets/manifest/assign.h"
+#include "datasets/manifest/side_fields.h"
 #include "datasets/shards/shard.h"
 #include "datasets/shards/shard_set.h"
 #include "store/store.h"
@@ -134,7 +135,8 @@ static sluice_status on_object(void *ctx, const struct sluice_object *object,
         note_folders(listing, key, is_image && (!parts.is_hidden || parts.in_hidden_class), err);
     if (status != SLUICE_OK)
         return status;
-    if (parts.is_hidden || sluice_layout_is_hidden(parts.name) || is_our_own(key))
+    if (parts.is_hidden || sluice_layout_is_hidden(parts.name) || is_our_own(key) ||
+        sluice_is_side_file(&listing->options->fields, parts.name))
         return SLUICE_OK;
     bool is_shard = false;
     const sluice_status noted = note_shard(listing, object, parts.name, &is_shard, err);
@@ -239,6 +241,7 @@ static sluice_status list_shards(struct listing *listing, struct sluice_shard_su
         .store = listing->store,
         .num_threads = num_threads_of(listing),
         .label_key = listing->options->label_key,
+        .fields = &listing->options->fields,
         .passed = listing->builder.manifest->passed_over,
     };
     const sluice_status status = find_shards(listing, err);
@@ -293,7 +296,7 @@ static sluice_status finish(struct listing *listing, const struct sluice_shard_s
     sluice_status status = SLUICE_OK;
     if (options->labels)
         status = sluice_labels_read(listing->root, options->labels, options->label_key,
-                                    sluice_manifest_column_of_tables(options), &labels, err);
+                                    &options->fields, &labels, err);
     if (status == SLUICE_OK && made->num_entries > 0)
         status = sluice_manifest_assign(&parts, labels, err);
     sluice_labels_destroy(labels);
@@ -307,7 +310,10 @@ static sluice_status list(struct listing *listing, struct sluice_manifest_summar
 {
     struct sluice_store *store = listing->store;
     struct sluice_shard_summary shards = {0};
-    sluice_status status = store->list(store, "", on_object, listing, err);
+    sluice_status status = sluice_field_sources_name(&listing->options->fields,
+                                                     &listing->builder.manifest->fields, err);
+    if (status == SLUICE_OK)
+        status = store->list(store, "", on_object, listing, err);
     if (status == SLUICE_OK && listing->options->with_shards)
         status = list_shards(listing, &shards, err);
     if (status == SLUICE_OK)

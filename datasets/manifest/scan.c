@@ -8,6 +8,7 @@
 #include "datasets/list/class_list.h"
 #include "datasets/list/labels.h"
 #include "datasets/list/split_name.h"
+#include "datasets/manifest/side_fields.h"
 #include "datasets/manifest/stat_pool.h"
 #include "datasets/shards/shard.h"
 #include "datasets/shards/shard_list.h"
@@ -55,8 +56,9 @@ struct walk {
     struct sluice_layout_folders folders;
     size_t at_hand[CLASS_DEPTHS]; /* of these the one that it lies in, by depth; -1: none */
 
-    const struct sluice_labels *labels; /* borrowed; may be NULL */
-    struct sluice_stat_pool *stats;     /* NULL: files are looked at one after the other */
+    const struct sluice_labels *labels;        /* borrowed; may be NULL */
+    const struct sluice_field_sources *fields; /* borrowed */
+    struct sluice_stat_pool *stats;            /* NULL: files are looked at one after the other */
     bool with_shards;
     struct sluice_shard_set shards;
     size_t num_mds; /* that were met */
@@ -260,6 +262,8 @@ static sluice_status walk_file(struct walk *walk, const char *name, size_t len,
         if (status != SLUICE_OK || is_index)
             return status;
     }
+    if (sluice_is_side_file(walk->fields, name))
+        return SLUICE_OK;
     if (!sluice_layout_is_read(name)) {
         if (S_ISREG(st->st_mode) && !is_our_own(walk->path) &&
             !sluice_labels_has_file(walk->labels, walk->path))
@@ -486,12 +490,14 @@ static sluice_status list(struct walk *walk, const struct sluice_manifest_option
         .root = walk->root,
         .num_threads = options->num_threads,
         .label_key = options->label_key,
+        .fields = &options->fields,
         .passed = walk->passed,
         .is_cancelled = options->is_cancelled,
     };
-    sluice_status status =
-        sluice_labels_read(walk->root, options->labels, options->label_key,
-                           sluice_manifest_column_of_tables(options), &labels, err);
+    sluice_status status = sluice_field_sources_name(&options->fields, &made->fields, err);
+    if (status == SLUICE_OK)
+        status = sluice_labels_read(walk->root, options->labels, options->label_key,
+                                    &options->fields, &labels, err);
     walk->labels = labels;
     const unsigned num_threads = options->num_threads ? options->num_threads : sluice_cpu_count();
     if (status == SLUICE_OK && options->with_shards && num_threads > 1)
@@ -541,6 +547,7 @@ sluice_status sluice_manifest_list(const char *root, const struct sluice_manifes
         walk->root = root;
         walk->with_shards = options->with_shards;
         walk->is_cancelled = options->is_cancelled;
+        walk->fields = &options->fields;
         status = list(walk, options, summary, err);
         walk_clear(walk);
     } else {

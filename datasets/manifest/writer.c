@@ -30,8 +30,10 @@ struct sluice_manifest_writer {
     struct sluice_hash128 id;
     struct sluice_hasher64 list_hasher;
     char last[SLUICE_MAX_PATH_BYTES]; /* path */
-    uint64_t path_start, target_end, target_bytes;
-    struct sluice_target_type target_type;
+    uint64_t path_start, value_end, values_bytes;
+    struct sluice_fields fields;
+    char description[SLUICE_FIELDS_TEXT + 8]; /* of the fields, padded */
+    uint32_t description_bytes;               /* 0: of version 1 */
     struct sluice_binary_header header;
     struct section_writer sections[SLUICE_BINARY_SECTIONS];
 };
@@ -90,25 +92,40 @@ static uint64_t aligned(uint64_t at)
     return (at + 7) & ~(uint64_t)7;
 }
 
+static bool has_ends(const struct sluice_manifest_writer *writer)
+{
+    return writer->description_bytes || writer->fields.of[0].type.kind == SLUICE_FIELD_BYTES;
+}
+
+/* Describes fields that version 1 has no room for. */
+static void describe_fields(struct sluice_manifest_writer *writer)
+{
+    const struct sluice_fields *fields = &writer->fields;
+    if (sluice_fields_are_plain(fields) && sluice_fields_have_known_name(fields))
+        return;
+    sluice_fields_print(fields, writer->description);
+    writer->description_bytes = (uint32_t)aligned(strlen(writer->description) + 1);
+}
+
 static void place_columns(struct sluice_manifest_writer *writer,
                           const struct sluice_manifest_writer_options *options)
 {
+    const uint64_t values_bytes = options->values_bytes + writer->description_bytes;
     uint64_t at = sizeof(writer->header);
     for (int i = 0; i < SLUICE_BINARY_SECTIONS; i++) {
         struct section_writer *section = &writer->sections[i];
-        const bool is_missing =
-            (i == SLUICE_BINARY_OFFSETS && !options->has_offsets) ||
-            (i == SLUICE_BINARY_MTIMES && !options->has_mtimes) ||
-            (i == SLUICE_BINARY_HASHES && !options->has_hashes) ||
-            (i == SLUICE_BINARY_TARGET_ENDS && options->target_type.kind != SLUICE_TARGETS_BYTES) ||
-            (i == SLUICE_BINARY_TARGETS && !options->target_bytes);
+        const bool is_missing = (i == SLUICE_BINARY_OFFSETS && !options->has_offsets) ||
+                                (i == SLUICE_BINARY_MTIMES && !options->has_mtimes) ||
+                                (i == SLUICE_BINARY_HASHES && !options->has_hashes) ||
+                                (i == SLUICE_BINARY_VALUE_ENDS && !has_ends(writer)) ||
+                                (i == SLUICE_BINARY_VALUES && !values_bytes);
         section->room = is_missing ? 0 : BUFFER_BYTES;
         section->at = at;
         writer->header.sections[i].at = at;
         sluice_hasher64_init(&section->hasher);
-        if (i == SLUICE_BINARY_TARGETS)
-            at = aligned(at + options->target_bytes);
-        else if (i < SLUICE_BINARY_TARGETS && !is_missing)
+        if (i == SLUICE_BINARY_VALUES)
+            at = aligned(at + values_bytes);
+        else if (i < SLUICE_BINARY_VALUES && !is_missing)
             at = aligned(at + options->num_entries * sluice_binary_width[i]);
     }
 }
@@ -134,8 +151,8 @@ void sluice_manifest_writer_want(struct sluice_manifest_writer_options *options,
     options->has_offsets |= columns->offsets != NULL;
     options->has_mtimes |= columns->mtimes_ns != NULL;
     options->has_hashes |= columns->hashes != NULL;
-    options->target_type = manifest->target_type;
-    options->target_bytes += sluice_manifest_target_bytes(manifest);
+    options->fields = manifest->fields;
+    options->values_bytes += sluice_manifest_values_bytes(manifest);
     for (size_t i = 0; manifest->rows && i < manifest->num_entries; i++) {
         options->has_offsets |= manifest->rows[i].offset != 0;
         options->has_mtimes |= manifest->rows[i].mtime_ns != 0;
@@ -154,8 +171,9 @@ sluice_status sluice_manifest_writer_create(const struct sluice_manifest_writer_
     writer->fd = -1;
     writer->num_entries = options->num_entries;
     writer->num_classes = options->num_classes;
-    writer->target_type = options->target_type;
-    writer->target_bytes = options->target_bytes;
+    writer->fields = options->fields;
+    writer->values_bytes = options->values_bytes;
+    describe_fields(writer);
     bool has_memory = true;
     if (options->path) {
         writer->path = strdup(options->path);
@@ -165,10 +183,13 @@ sluice_status sluice_manifest_writer_create(const struct sluice_manifest_writer_
         has_memory = writer->path && writer->temporary;
     }
     place_columns(writer, options);
-    sluice_manifest_list_hash_begin(&writer->list_hasher, options->target_type);
-    const sluice_status status =
+    sluice_manifest_list_hash_begin(&writer->list_hasher, &options->fields);
+    sluice_status status =
         has_memory ? open_file(writer, err)
                    : sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory to write a manifest");
+    if (status == SLUICE_OK && writer->description_bytes)
+        status =
+            put(writer, SLUICE_BINARY_VALUES, writer->description, writer->description_bytes, err);
     if (status != SLUICE_OK) {
         sluice_manifest_writer_destroy(writer);
         return status;
@@ -210,8 +231,9 @@ static sluice_status check_row(const struct sluice_manifest_writer *writer,
     if (entry->bytes > INT64_MAX / 2 || entry->offset > INT64_MAX / 2)
         return sluice_fail(err, SLUICE_E_INVALID, "sample %zu ('%.100s') of %llu bytes",
                            writer->num_added, entry->path, (unsigned long long)entry->bytes);
-    const char *flaw = sluice_target_flaw(writer->target_type, entry->target, entry->target_bytes);
-    if (!flaw && entry->target_bytes > writer->target_bytes - writer->target_end)
+    const char *flaw =
+        sluice_fields_values_flaw(&writer->fields, entry->values, entry->values_bytes);
+    if (!flaw && entry->values_bytes > writer->values_bytes - writer->value_end)
         flaw = "more bytes of targets than there are";
     if (flaw)
         return sluice_fail(err, SLUICE_E_INVALID, "sample %zu ('%.100s'): %s", writer->num_added,
@@ -242,7 +264,7 @@ sluice_status sluice_manifest_writer_add(struct sluice_manifest_writer *writer,
     const sluice_status status = check_row(writer, entry, len, err);
     if (status != SLUICE_OK)
         return status;
-    const uint64_t target_end = writer->target_end + entry->target_bytes;
+    const uint64_t value_end = writer->value_end + entry->values_bytes;
     const struct sluice_hash128 hash =
         entry->has_hash ? entry->hash : (struct sluice_hash128){0, 0};
     const uint32_t size[2] = {entry->width, entry->height};
@@ -263,14 +285,14 @@ sluice_status sluice_manifest_writer_add(struct sluice_manifest_writer *writer,
         {SLUICE_BINARY_SIZES, size, 8},
         {SLUICE_BINARY_CODINGS, &entry->coding, 1},
         {SLUICE_BINARY_MARKS, &marks, 1},
-        {SLUICE_BINARY_TARGET_ENDS, &target_end, 8},
+        {SLUICE_BINARY_VALUE_ENDS, &value_end, 8},
         {SLUICE_BINARY_PATH_STARTS, &writer->path_start, 8},
         {SLUICE_BINARY_PATHS, entry->path, len + 1},
     };
     sluice_status put_status = SLUICE_OK;
-    if (entry->target)
+    if (entry->values)
         put_status =
-            put_long(writer, SLUICE_BINARY_TARGETS, entry->target, entry->target_bytes, err);
+            put_long(writer, SLUICE_BINARY_VALUES, entry->values, entry->values_bytes, err);
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(cells) && put_status == SLUICE_OK; i++)
         put_status = put(writer, cells[i].section, cells[i].from, cells[i].len, err);
     if (put_status != SLUICE_OK)
@@ -279,7 +301,7 @@ sluice_status sluice_manifest_writer_add(struct sluice_manifest_writer *writer,
     sluice_manifest_list_hash_add(&writer->list_hasher, entry);
     memcpy(writer->last, entry->path, len + 1);
     writer->path_start += len + 1;
-    writer->target_end = target_end;
+    writer->value_end = value_end;
     writer->num_added++;
     return SLUICE_OK;
 }
@@ -336,13 +358,14 @@ static sluice_status write_header(struct sluice_manifest_writer *writer,
 {
     struct sluice_binary_header *h = &writer->header;
     memcpy(h->magic, SLUICE_BINARY_MAGIC, sizeof(h->magic));
-    h->version = SLUICE_BINARY_VERSION;
+    const bool is_described = writer->description_bytes > 0;
+    h->version = is_described ? SLUICE_BINARY_VERSION_FIELDS : SLUICE_BINARY_VERSION;
     h->header_bytes = sizeof(*h);
     h->num_entries = writer->num_entries;
     h->num_classes = writer->num_classes;
     h->passed_unread = ending->passed_unread;
-    h->target_kind = writer->target_type.kind;
-    h->target_dim = writer->target_type.dim;
+    h->values_kind = is_described ? SLUICE_BINARY_FIELDS : writer->fields.of[0].type.kind;
+    h->values_dim = is_described ? writer->description_bytes : writer->fields.of[0].type.dim;
     sluice_hash128_bytes(writer->id, h->id);
     if (ending->source_hash)
         sluice_hash128_bytes(*ending->source_hash, h->source_hash);
@@ -362,10 +385,10 @@ sluice_status sluice_manifest_writer_commit(struct sluice_manifest_writer *write
     if (writer->num_added != writer->num_entries || writer->num_entries == 0)
         return sluice_fail(err, SLUICE_E_INVALID, "%zu of %zu samples", writer->num_added,
                            writer->num_entries);
-    if (writer->target_end != writer->target_bytes)
+    if (writer->value_end != writer->values_bytes)
         return sluice_fail(err, SLUICE_E_INVALID, "%llu of %llu bytes of targets",
-                           (unsigned long long)writer->target_end,
-                           (unsigned long long)writer->target_bytes);
+                           (unsigned long long)writer->value_end,
+                           (unsigned long long)writer->values_bytes);
     sluice_status status = write_texts(writer, ending, err);
     if (status == SLUICE_OK)
         status = write_header(writer, ending, err);

@@ -280,6 +280,10 @@ static sluice_status list_shard(struct sluice_shard *shard, const char *path,
     const size_t num_twice = sort_entries(shard->images.manifest);
     (void)sort_entries(shard->labels.manifest);
     (void)sort_entries(shard->unread.manifest);
+    for (unsigned i = 0; i < SLUICE_MAX_FIELDS; i++) {
+        if (shard->members[i].manifest)
+            (void)sort_entries(shard->members[i].manifest);
+    }
     if (num_twice)
         sluice_log(SLUICE_LOG_WARN, "%s: %zu members come twice; the later one counts", path,
                    num_twice);
@@ -287,8 +291,10 @@ static sluice_status list_shard(struct sluice_shard *shard, const char *path,
         sluice_log(SLUICE_LOG_WARN, "%s: passed over: %llu more such members", path,
                    (unsigned long long)(shard->num_passed - MAX_TOLD));
     join_labels(shard);
+    const sluice_status joined = sluice_shard_join_values(shard, err);
     /* The image may follow the damaged part. */
-    return shard->is_damaged ? SLUICE_OK : sluice_shard_check_labels(shard, err);
+    return shard->is_damaged || joined != SLUICE_OK ? joined
+                                                    : sluice_shard_check_labels(shard, err);
 }
 
 /* Labels of all shards are of one kind.  Logs each place that they come from once.  Under the
@@ -318,6 +324,40 @@ static sluice_status check_labels(struct listing *listing, const struct sluice_s
     return SLUICE_OK;
 }
 
+/* Values of all shards are of one type.  Under the lock. */
+static sluice_status take_types(struct listing *listing, const struct sluice_shard *shard,
+                                struct sluice_err *err)
+{
+    struct sluice_fields *fields = &listing->builder->manifest->fields;
+    for (unsigned k = 0; k < fields->num; k++) {
+        struct sluice_field_type *all = &fields->of[k].type;
+        const struct sluice_field_type type = shard->values[k].type;
+        char words[2][SLUICE_FIELD_WORDS];
+        if (type.kind && !all->kind)
+            *all = type;
+        if (type.kind && (type.kind != all->kind || type.dim != all->dim))
+            return sluice_fail(
+                err, SLUICE_E_INVALID, "%s/%s: field '%s' has %s, but in other shards %s",
+                shard->root, shard->file->path, fields->of[k].name,
+                sluice_field_type_words(type, words[0]), sluice_field_type_words(*all, words[1]));
+    }
+    return SLUICE_OK;
+}
+
+static sluice_status take_values(struct listing *listing, const struct sluice_shard *shard,
+                                 size_t row, struct sluice_err *err)
+{
+    const size_t to = listing->builder->manifest->num_entries - 1;
+    sluice_status status = SLUICE_OK;
+    for (unsigned k = 0; k < shard->images.manifest->fields.num && status == SLUICE_OK; k++) {
+        const struct sluice_field_value value =
+            sluice_manifest_field_at(shard->images.manifest, row, k);
+        if (value.at)
+            status = sluice_manifest_set_field(listing->builder, to, k, value.at, value.bytes, err);
+    }
+    return status;
+}
+
 /* Under the lock. */
 static sluice_status take_rows(struct listing *listing, struct sluice_shard *shard,
                                struct sluice_err *err)
@@ -325,6 +365,8 @@ static sluice_status take_rows(struct listing *listing, struct sluice_shard *sha
     const struct sluice_manifest *images = shard->images.manifest;
     const uint32_t first_text = (uint32_t)listing->texts.num;
     sluice_status status = check_labels(listing, shard, err);
+    if (status == SLUICE_OK)
+        status = take_types(listing, shard, err);
     for (size_t i = 0; i < shard->texts.num && status == SLUICE_OK; i++) {
         status = add_text(&listing->texts, shard->texts.all[i], err);
         shard->texts.all[i] = NULL;
@@ -333,8 +375,11 @@ static sluice_status take_rows(struct listing *listing, struct sluice_shard *sha
         struct sluice_manifest_entry entry = images->rows[i];
         if (shard->label_kind == SLUICE_LABELS_NAMES && entry.label != SLUICE_NO_LABEL)
             entry.label += first_text;
+        entry.values = NULL;
         status = sluice_manifest_add_entry(listing->builder, &entry, entry.path, strlen(entry.path),
                                            err);
+        if (status == SLUICE_OK)
+            status = take_values(listing, shard, i, err);
     }
     return status;
 }
@@ -386,6 +431,8 @@ static sluice_status list_one(void *ctx, size_t i, struct sluice_err *err)
     if (status == SLUICE_OK)
         status = sluice_manifest_builder_init(&shard.unread, err);
     if (status == SLUICE_OK)
+        status = sluice_shard_fields_init(&shard, err);
+    if (status == SLUICE_OK)
         status = list_shard(&shard, path, err);
     if (status == SLUICE_OK) {
         pthread_mutex_lock(&listing->lock);
@@ -398,6 +445,7 @@ static sluice_status list_one(void *ctx, size_t i, struct sluice_err *err)
     sluice_manifest_destroy(shard.labels.manifest);
     sluice_manifest_destroy(shard.unread.manifest);
     sluice_label_texts_clear(&shard.texts);
+    sluice_shard_fields_clear(&shard);
     return status;
 }
 

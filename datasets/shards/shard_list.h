@@ -46,8 +46,9 @@ struct sluice_shard_options {
     /* Source of the labels.  In tars: a key of the object in KEY.json, which replaces KEY.cls; in
      * records: a column.  "": no labels.  NULL: as above. */
     const char *label_key;
-    struct sluice_passed_over *passed; /* counts other members of tars; may be NULL */
-    const atomic_bool *is_cancelled;   /* as sluice_manifest_scan()'s; may be NULL */
+    const struct sluice_field_sources *fields; /* members of tars and columns; NULL: none */
+    struct sluice_passed_over *passed;         /* counts other members of tars; may be NULL */
+    const atomic_bool *is_cancelled;           /* as sluice_manifest_scan()'s; may be NULL */
 };
 
 struct sluice_shard_summary {
@@ -57,7 +58,8 @@ struct sluice_shard_summary {
     bool are_names;      /* labels are names of classes, which the builder's manifest has */
 };
 
-/* Adds the samples of these shards, in no order.  Logs an error, with its byte, for each shard that
+/* Adds the samples of these shards, in no order.  The builder's manifest has the options' fields, as
+ * sluice_field_sources_name() makes them; their types are set where shards have values.  Logs an error, with its byte, for each shard that
  * is damaged, truncated or unreadable, and continues with the others.  SLUICE_E_INVALID: a label is
  * not an integer; SLUICE_E_UNSUPPORTED: records without a column of images; err names it.
  * SLUICE_E_CLOSED: it was cancelled.  SLUICE_E_NO_MEMORY. */

@@ -1,6 +1,7 @@
 #ifndef SLUICE_DATASETS_SHARDS_SHARD_MEMBERS_H
 #define SLUICE_DATASETS_SHARDS_SHARD_MEMBERS_H
 
+#include "datasets/list/field_values.h"
 #include "datasets/manifest/builder.h"
 #include "datasets/shards/shard_list.h"
 
@@ -30,6 +31,8 @@ struct sluice_shard {
     struct sluice_manifest_builder images; /* rows of the samples */
     struct sluice_manifest_builder labels; /* rows of labels: path as far as the key, label */
     struct sluice_manifest_builder unread; /* keys of images that are not listed, as paths */
+    struct sluice_field_values values[SLUICE_MAX_FIELDS];      /* by source (shard_fields.h) */
+    struct sluice_manifest_builder members[SLUICE_MAX_FIELDS]; /* keys of those in tars, as paths */
     size_t num_labelled;
     enum sluice_label_kind label_kind;
     char label_source[SLUICE_LABEL_SOURCE]; /* in words; "": no label was seen */
@@ -77,6 +80,42 @@ SLUICE_MUST_USE sluice_status sluice_shard_add_row(struct sluice_manifest_builde
  * err names it. */
 SLUICE_MUST_USE sluice_status sluice_shard_check_labels(struct sluice_shard *shard,
                                                         struct sluice_err *err);
+
+/* --- values of fields (shard_fields.c) ---
+ *
+ * In a tar, the value of "x.tar/a/1.jpg" is the content of "a/1.txt", which has the same key
+ * (shard_list.h); of two members with the same name the later one counts.  In a shard of records it
+ * is a column: integers and floats are vectors of one number; texts, bytes and JSON are as they lie
+ * there.  Errors name shard and member or byte.  SLUICE_E_INVALID: a value is invalid, or not like
+ * the ones before in the shard. */
+
+struct sluice_column;
+struct sluice_records;
+struct sluice_tar_member;
+struct sluice_value;
+
+/* Prepares the shard for its options' fields; clear it in any case. */
+SLUICE_MUST_USE sluice_status sluice_shard_fields_init(struct sluice_shard *shard,
+                                                       struct sluice_err *err);
+void sluice_shard_fields_clear(struct sluice_shard *shard);
+
+/* Reads a member of a tar if it is the value of a field.  *is_value: it is. */
+SLUICE_MUST_USE sluice_status sluice_shard_note_value(struct sluice_shard *shard,
+                                                      const struct sluice_tar_member *member,
+                                                      bool *is_value, struct sluice_err *err);
+
+/* Gives the rows of images the members of their keys.  Call it once all rows are sorted. */
+SLUICE_MUST_USE sluice_status sluice_shard_join_values(struct sluice_shard *shard,
+                                                       struct sluice_err *err);
+
+/* Whether a column has the values of a field. */
+bool sluice_shard_is_field(const struct sluice_shard *shard, const struct sluice_column *column);
+
+/* Sets the values of row `row` of the images from a record's. */
+SLUICE_MUST_USE sluice_status sluice_shard_set_record(struct sluice_shard *shard,
+                                                      struct sluice_records *records,
+                                                      const struct sluice_value *values, size_t row,
+                                                      struct sluice_err *err);
 
 /* Add all members, up to any damage.  SLUICE_E_CORRUPT, SLUICE_E_IO: the shard is damaged or
  * unreadable at the byte in err; members before it stay in the list.  Any other status ends the

@@ -49,7 +49,8 @@ static sluice_status find_images(const struct sluice_shard *shard,
     static const enum sluice_column_kind kinds[] = {SLUICE_COLUMN_IMAGE, SLUICE_COLUMN_BYTES};
     for (size_t kind = 0; kind < 2 && roles->num_images == 0; kind++) {
         for (unsigned i = 0; i < columns->num; i++) {
-            if (columns->all[i].kind == kinds[kind])
+            if (columns->all[i].kind == kinds[kind] &&
+                !sluice_shard_is_field(shard, &columns->all[i]))
                 roles->images[roles->num_images++] = i;
         }
     }
@@ -82,6 +83,12 @@ static int find_column(const struct sluice_columns *columns, const char *name)
     return -1;
 }
 
+/* Whether the column may hold labels that nobody asked for by name. */
+static bool may_be_found(const struct sluice_shard *shard, const struct sluice_column *column)
+{
+    return may_be_label(column) && !sluice_shard_is_field(shard, column);
+}
+
 /* No column is called as one of labels is: a shard of images alone has no labels; in another one
  * the user has to say which column it is. */
 static sluice_status ask_for_key(const struct sluice_shard *shard,
@@ -92,7 +99,7 @@ static sluice_status ask_for_key(const struct sluice_shard *shard,
     for (unsigned i = 0; i < columns->num && len < sizeof(names); i++) {
         char name[2 * SLUICE_RECORDS_MAX_NAME];
         sluice_escape_line(name, sizeof(name), columns->all[i].name);
-        if (may_be_label(&columns->all[i]))
+        if (may_be_found(shard, &columns->all[i]))
             len +=
                 (size_t)snprintf(names + len, sizeof(names) - len, "%s%s", len ? ", " : "", name);
     }
@@ -115,8 +122,11 @@ static sluice_status find_label(struct sluice_shard *shard, const struct sluice_
         return sluice_fail(err, SLUICE_E_INVALID,
                            "%s/%s: no column of integers or texts is called '%.100s'", shard->root,
                            shard->file->path, key);
-    for (unsigned rank = 0; roles->label < 0 && sluice_label_name(rank); rank++)
-        roles->label = find_column(columns, sluice_label_name(rank));
+    for (unsigned rank = 0; roles->label < 0 && sluice_label_name(rank); rank++) {
+        const int found = find_column(columns, sluice_label_name(rank));
+        if (found >= 0 && may_be_found(shard, &columns->all[found]))
+            roles->label = found;
+    }
     if (roles->label < 0)
         return ask_for_key(shard, columns, err);
     const struct sluice_column *column = &columns->all[roles->label];
@@ -212,6 +222,9 @@ static sluice_status add_record(struct sluice_shard *shard, struct sluice_record
         };
         shard->num_labelled += label != SLUICE_NO_LABEL;
         status = sluice_shard_add_row(&shard->images, shard, name, (size_t)len, &row, err);
+        if (status == SLUICE_OK)
+            status = sluice_shard_set_record(shard, records, values,
+                                             shard->images.manifest->num_entries - 1, err);
     }
     return status;
 }

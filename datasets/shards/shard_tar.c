@@ -210,8 +210,14 @@ static sluice_status add_member(struct sluice_shard *shard, const struct sluice_
     const char *name = member->name;
     if (member->kind && strcmp(member->kind, "a folder") == 0)
         return SLUICE_OK;
+    bool is_value = false;
+    if (!member->kind && !has_hidden_part(name)) {
+        const sluice_status status = sluice_shard_note_value(shard, member, &is_value, err);
+        if (status != SLUICE_OK)
+            return status;
+    }
     if (sluice_layout_is_read(name))
-        return add_image(shard, name, member, err);
+        return is_value ? SLUICE_OK : add_image(shard, name, member, err);
     if (has_hidden_part(name) || member->kind)
         return SLUICE_OK;
     const char *suffix = name + sluice_shard_key_len(name);
@@ -220,6 +226,8 @@ static sluice_status add_member(struct sluice_shard *shard, const struct sluice_
                                                       : no_image(shard, name, member->offset, err);
     if (sluice_strcasecmp(suffix, ".json") == 0 && shard->label_key && shard->label_key[0])
         return add_json(shard, name, member, err);
+    if (is_value)
+        return SLUICE_OK;
     sluice_shard_count_passed(shard, name);
     return sluice_passed_over_is_image(name) ? note_unread(shard, name, err) : SLUICE_OK;
 }

@@ -152,7 +152,7 @@ static sluice_status check_damaged(const struct index *index, bool is_strict,
 static sluice_status make_remote_index(struct index *index, const struct index_options *options,
                                        struct sluice_err *err)
 {
-    const struct sluice_manifest_options listed = sluice_listing_options(&options->source);
+    struct sluice_manifest_options listed;
     const struct sluice_store_options where = {
         .root = index->of.root,
         .max_object_bytes = SLUICE_LISTING_MAX_FILE_BYTES,
@@ -165,8 +165,7 @@ static sluice_status make_remote_index(struct index *index, const struct index_o
                            index->of.root,
                            options->out_path ? "there is no --jpeg-index"
                                              : "the list needs a file: give --out FILE");
-    sluice_status status =
-        sluice_dataset_check_target(options->source.target, options->source.target_type, err);
+    sluice_status status = sluice_listing_options(&options->source, &listed, err);
     if (status == SLUICE_OK)
         status = sluice_store_check(&where, err);
     if (status == SLUICE_OK)
@@ -293,7 +292,7 @@ static const struct sluice_option index_table[] = {
     SLUICE_LISTING_LABELS_OPTION(&index_given.source.labels),
     SLUICE_LISTING_LABEL_KEY_OPTION(&index_given.source.label_key),
     SLUICE_LISTING_CLASSES_OPTION(&index_given.source.classes),
-    SLUICE_DATASET_TARGET_OPTION(SLUICE_LISTING_LABELS, &index_given.source.target),
+    SLUICE_DATASET_TARGET_OPTION(SLUICE_LISTING_LABELS, &index_given.source.targets),
     SLUICE_DATASET_TARGET_TYPE_OPTION(SLUICE_LISTING_LABELS, &index_given.source.target_type),
     {.name = "s3-endpoint",
      .group = SLUICE_LISTING_WORK,

@@ -5,6 +5,7 @@
 #include "datasets/manifest/drift.h"
 #include "datasets/manifest/manifest.h"
 #include "datasets/tools/pack.h"
+#include "datasets/tools/pack_fields.h"
 
 #include <jansson.h>
 
@@ -28,21 +29,17 @@ static void print_summary(const char *out, const struct sluice_pack_summary *sum
     if (is_pack)
         snprintf(shards, sizeof(shards), " in %zu tar%s", summary->num_shards,
                  summary->num_shards == 1 ? "" : "s");
-    const enum sluice_target_kind kind = manifest->target_type.kind;
-    const char *target = kind == SLUICE_TARGETS_NONE ? ""
-                         : is_pack                   ? " --target .txt"
-                                                     : " --target target";
-    const char *type = kind == SLUICE_TARGETS_NONE    ? ""
-                       : kind == SLUICE_TARGETS_BYTES ? " --target-type bytes"
-                                                      : " --target-type vector";
-    printf("%s: %zu sample%s%s, %s; next: offload_dataset index %s%s%s\n", out,
-           summary->num_samples, summary->num_samples == 1 ? "" : "s", shards,
-           sluice_show_bytes((double)summary->bytes, bytes), out, target, type);
+    char options[SLUICE_PACKED_OPTIONS];
+    sluice_packed_options(&manifest->fields, is_pack, options);
+    printf("%s: %zu sample%s%s, %s; next: offload_dataset index %s%s\n", out, summary->num_samples,
+           summary->num_samples == 1 ? "" : "s", shards,
+           sluice_show_bytes((double)summary->bytes, bytes), out, options);
 }
 
 static struct {
     uint64_t shard_bytes, num_threads;
-    const char *target, *target_type;
+    struct sluice_option_strings targets;
+    const char *target_type;
     bool classes_are_folders;
 } given;
 
@@ -96,14 +93,15 @@ static const char *const unpack_groups[] = {[OUTPUT] = "work", [LABELS] = "label
 static const struct sluice_option unpack_options[] = {
     SLUICE_DATASET_WORKERS_OPTION(OUTPUT, &given.num_threads),
     SLUICE_DATASET_FOLDERS_OPTION(LABELS, &given.classes_are_folders),
-    SLUICE_DATASET_TARGET_OPTION(LABELS, &given.target),
+    SLUICE_DATASET_TARGET_OPTION(LABELS, &given.targets),
     SLUICE_DATASET_TARGET_TYPE_OPTION(LABELS, &given.target_type),
 };
 
 int sluice_dataset_cmd_unpack(int argc, char **argv)
 {
     given.num_threads = 0;
-    given.target = given.target_type = NULL;
+    given.targets = (struct sluice_option_strings){.num_items = 0};
+    given.target_type = NULL;
     given.classes_are_folders = false;
     const struct sluice_cli cli = {
         .program = argv[0],
@@ -118,17 +116,17 @@ int sluice_dataset_cmd_unpack(int argc, char **argv)
     if (parsed.should_exit)
         return parsed.exit_code;
     const char *root = parsed.positional[0], *out = parsed.positional[1];
-    const struct sluice_manifest_options options = {
+    struct sluice_manifest_options options = {
         .with_shards = true,
         .num_threads = (unsigned)given.num_threads,
         .classes_are_folders = given.classes_are_folders,
-        .target = sluice_dataset_target(given.target, given.target_type),
     };
     struct sluice_manifest *manifest = NULL;
     struct sluice_manifest_summary shards = {0};
     struct sluice_pack_summary summary;
     struct sluice_err err = {0};
-    sluice_status status = sluice_dataset_check_target(given.target, given.target_type, &err);
+    sluice_status status =
+        sluice_dataset_fields(&given.targets, given.target_type, &options.fields, &err);
     if (status == SLUICE_OK)
         status = sluice_manifest_list(root, &options, &manifest, &shards, &err);
     if (status == SLUICE_OK)

@@ -76,15 +76,14 @@ struct verify_options {
     bool should_decode, has_jpeg_index;
 };
 
-/* Compares two lists whose targets were both asked for. */
+/* Compares two lists whose fields were both asked for. */
 static bool is_same_target(const struct verification *verified, size_t listed,
                            const struct sluice_manifest *found, size_t i)
 {
-    const struct sluice_target_type x = verified->of.manifest->target_type, y = found->target_type;
     const struct sluice_manifest_entry a = sluice_manifest_at(verified->of.manifest, listed),
                                        b = sluice_manifest_at(found, i);
-    return x.kind == y.kind && x.dim == y.dim &&
-           sluice_target_is_same(a.target, a.target_bytes, b.target, b.target_bytes);
+    return sluice_fields_are_alike(&verified->of.manifest->fields, &found->fields) &&
+           sluice_field_is_same(a.values, a.values_bytes, b.values, b.values_bytes);
 }
 
 /* Counts files that were added after the manifest was written, and those of another label, or
@@ -112,7 +111,8 @@ static sluice_status count_unlisted(struct verification *verified,
                        sluice_manifest_at(found, i).label,
                        sluice_manifest_at(verified->of.manifest, listed).label);
             atomic_fetch_add(&verified->num_bad, 1);
-        } else if (options->source.target && !is_same_target(verified, listed, found, i)) {
+        } else if (options->source.targets.num_items > 0 &&
+                   !is_same_target(verified, listed, found, i)) {
             sluice_log(SLUICE_LOG_ERROR, "%s: another target than the manifest says", path);
             atomic_fetch_add(&verified->num_bad, 1);
         }
@@ -191,7 +191,7 @@ static const struct sluice_option verify_table[] = {
     SLUICE_LISTING_LABELS_OPTION(&verify_given.source.labels),
     SLUICE_LISTING_LABEL_KEY_OPTION(&verify_given.source.label_key),
     SLUICE_LISTING_CLASSES_OPTION(&verify_given.source.classes),
-    SLUICE_DATASET_TARGET_OPTION(SLUICE_LISTING_LABELS, &verify_given.source.target),
+    SLUICE_DATASET_TARGET_OPTION(SLUICE_LISTING_LABELS, &verify_given.source.targets),
     SLUICE_DATASET_TARGET_TYPE_OPTION(SLUICE_LISTING_LABELS, &verify_given.source.target_type),
     SLUICE_DATASET_WORKERS_OPTION(SLUICE_LISTING_WORK, &verify_given.source.num_threads),
 };

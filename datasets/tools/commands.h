@@ -2,7 +2,7 @@
 #define SLUICE_DATASETS_TOOLS_COMMANDS_H
 
 #include "cli/cli.h"
-#include "datasets/list/target_values.h"
+#include "datasets/list/field_source.h"
 
 /* The commands of offload_dataset.  Each returns the exit code. */
 
@@ -32,28 +32,32 @@ int sluice_dataset_cmd_unpack(int argc, char **argv);
                 "validation, dev; test, testing) for classes like all others."                     \
     }
 
-/* Where targets come from, of what kind they are: what is listed by the two. */
+/* Where fields come from, of what kind they are: what is listed by the two. */
 #define SLUICE_DATASET_TARGET_OPTION(of_group, to)                                                 \
     {                                                                                              \
-        .name = "target", .group = (of_group), .type = SLUICE_OPTION_STRING, .value = (to),        \
-        .arg = "NAME",                                                                             \
-        .help = "What else is known of each image, for the program that trains: numbers, text or " \
-                "other bytes. A column of the table of labels, which may then have no labels; or " \
-                ".txt, .json or another suffix: of members of tars, beside the images.",           \
+        .name = "target", .group = (of_group), .type = SLUICE_OPTION_STRINGS, .value = (to),       \
+        .arg = "[NAME=]FROM[:KIND]",                                                               \
+        .help = "A field of each image, for the program that trains; up to 16 options. FROM is a " \
+                "column of the table of labels, which may then have no labels, or of MDS shards "  \
+                "and LitData's chunks; or .txt, .json or another suffix: of files beside the "     \
+                "images, or members of tars. KIND is vector, bytes, text, json, boxes, keypoints " \
+                "or mask.",                                                                        \
         .default_text = "none"                                                                     \
     }
 #define SLUICE_DATASET_TARGET_TYPE_OPTION(of_group, to)                                            \
     {                                                                                              \
         .name = "target-type", .group = (of_group), .type = SLUICE_OPTION_CHOICE, .value = (to),   \
         .arg = "TYPE", .choices = sluice_dataset_target_types,                                     \
-        .help = "vector: as many numbers in each row, read as float32; bytes: whatever they are.", \
+        .help = "KIND of --target without one. vector: as many numbers in each row, read as "      \
+                "float32; bytes: whatever they are.",                                              \
         .default_text = "of a table, vector if the first row has numbers alone, else bytes; of "   \
-                        "tars, bytes"                                                              \
+                        "files, bytes"                                                             \
     }
 extern const char *const sluice_dataset_target_types[];
-struct sluice_target_column sluice_dataset_target(const char *name, const char *type);
-/* SLUICE_E_INVALID: a type without a name. */
-SLUICE_MUST_USE sluice_status sluice_dataset_check_target(const char *name, const char *type,
-                                                          struct sluice_err *err);
+/* SLUICE_E_INVALID: err names the option that is wrong. */
+SLUICE_MUST_USE sluice_status sluice_dataset_fields(const struct sluice_option_strings *targets,
+                                                    const char *type,
+                                                    struct sluice_field_sources *sources,
+                                                    struct sluice_err *err);
 
 #endif

@@ -45,15 +45,16 @@ void sluice_listing_print(const struct sluice_listing *listing,
     const struct sluice_jpeg_indexer_summary *jpegs = counts->jpegs;
     char id[33];
     sluice_hash128_hex(sluice_manifest_id(listing->manifest), id);
-    char words[SLUICE_TARGET_WORDS];
-    const char *targets = sluice_target_type_words(listing->manifest->target_type, words);
+    char words[SLUICE_FIELDS_WORDS];
+    const struct sluice_fields *fields = &listing->manifest->fields;
+    const char *targets = sluice_fields_words(fields, words);
     if (is_json) {
         json_t *json = json_pack("{s:s, s:I, s:I, s:I, s:I, s:s}", "root", listing->root, "samples",
                                  (json_int_t)listing->manifest->num_entries, "classes",
                                  (json_int_t)listing->manifest->num_classes, "bytes",
                                  (json_int_t)total_bytes(listing->manifest), "bad",
                                  (json_int_t)counts->bad, "dataset_id", id);
-        if (listing->manifest->target_type.kind)
+        if (fields->num)
             json_object_set_new(json, "targets", json_string(targets));
         if (counts->is_index)
             json_object_set_new(json, "unreadable", json_integer((json_int_t)counts->unreadable));
@@ -88,7 +89,7 @@ void sluice_listing_print(const struct sluice_listing *listing,
     if (listing->shards.num_shards)
         printf("%zu shard%s, %zu damaged\n", listing->shards.num_shards,
                listing->shards.num_shards == 1 ? "" : "s", listing->shards.num_damaged_shards);
-    if (listing->manifest->target_type.kind)
+    if (fields->num)
         printf("targets: %s\n", targets);
     if (jpegs)
         printf("index of JPEGs: %llu made, %llu kept, %llu %s without, %s\n",
@@ -111,24 +112,31 @@ sluice_status sluice_listing_jpegs_path(const char *manifest_path, char path[SLU
 
 const char *const sluice_dataset_target_types[] = {"vector", "bytes", NULL};
 
-struct sluice_target_column sluice_dataset_target(const char *name, const char *type)
+sluice_status sluice_dataset_fields(const struct sluice_option_strings *targets, const char *type,
+                                    struct sluice_field_sources *sources, struct sluice_err *err)
 {
-    const enum sluice_target_kind kind = !type                        ? SLUICE_TARGETS_NONE
-                                         : strcmp(type, "bytes") == 0 ? SLUICE_TARGETS_BYTES
-                                                                      : SLUICE_TARGETS_VECTOR;
-    return (struct sluice_target_column){name, kind};
+    struct sluice_field_sources parsed = {.num = 0};
+    if (type && targets->num_items == 0)
+        return sluice_fail(err, SLUICE_E_INVALID, "--target-type without --target");
+    if (targets->num_items > SLUICE_MAX_FIELDS)
+        return sluice_fail(err, SLUICE_E_INVALID, "more than %d --target", SLUICE_MAX_FIELDS);
+    for (size_t i = 0; i < targets->num_items; i++) {
+        struct sluice_field_source *source = &parsed.of[parsed.num++];
+        const sluice_status status = sluice_field_source_parse(targets->items[i], source, err);
+        if (status != SLUICE_OK)
+            return status;
+        if (type && !source->kind)
+            source->kind = sluice_field_kind_parse(type, strlen(type));
+    }
+    *sources = parsed;
+    return SLUICE_OK;
 }
 
-sluice_status sluice_dataset_check_target(const char *name, const char *type,
-                                          struct sluice_err *err)
+sluice_status sluice_listing_options(const struct sluice_listing_source *source,
+                                     struct sluice_manifest_options *options,
+                                     struct sluice_err *err)
 {
-    return type && !name ? sluice_fail(err, SLUICE_E_INVALID, "--target-type without --target")
-                         : SLUICE_OK;
-}
-
-struct sluice_manifest_options sluice_listing_options(const struct sluice_listing_source *source)
-{
-    return (struct sluice_manifest_options){
+    *options = (struct sluice_manifest_options){
         .with_shards = true,
         .shards = source->shards,
         .num_threads = (unsigned)source->num_threads,
@@ -138,17 +146,16 @@ struct sluice_manifest_options sluice_listing_options(const struct sluice_listin
         .val_list = source->val_list,
         .classes = source->classes,
         .classes_are_folders = source->classes_are_folders,
-        .target = sluice_dataset_target(source->target, source->target_type),
     };
+    return sluice_dataset_fields(&source->targets, source->target_type, &options->fields, err);
 }
 
 sluice_status sluice_listing_list(struct sluice_listing *listing,
                                   const struct sluice_listing_source *source,
                                   struct sluice_manifest **manifest, struct sluice_err *err)
 {
-    const struct sluice_manifest_options options = sluice_listing_options(source);
-    const sluice_status status =
-        sluice_dataset_check_target(source->target, source->target_type, err);
+    struct sluice_manifest_options options;
+    const sluice_status status = sluice_listing_options(source, &options, err);
     if (status != SLUICE_OK)
         return status;
     return sluice_manifest_list(listing->root, &options, manifest, &listing->shards, err);

@@ -28,15 +28,18 @@ struct sluice_listing {
 
 void sluice_listing_clear(struct sluice_listing *listing);
 
-/* The source of the list, of labels and of targets. */
+/* The source of the list, of labels and of fields. */
 struct sluice_listing_source {
-    const char *shards, *train_list, *val_list, *labels, *label_key, *classes, *target,
-        *target_type;
+    const char *shards, *train_list, *val_list, *labels, *label_key, *classes, *target_type;
+    struct sluice_option_strings targets;
     bool classes_are_folders;
     uint64_t num_threads;
 };
 
-struct sluice_manifest_options sluice_listing_options(const struct sluice_listing_source *source);
+/* SLUICE_E_INVALID: err names the option that is wrong. */
+SLUICE_MUST_USE sluice_status sluice_listing_options(const struct sluice_listing_source *source,
+                                                     struct sluice_manifest_options *options,
+                                                     struct sluice_err *err);
 
 /* The current content of the root, its shards included. */
 SLUICE_MUST_USE sluice_status sluice_listing_list(struct sluice_listing *listing,

@@ -10,6 +10,7 @@
 #include "datasets/shards/shard.h"
 #include "datasets/shards/shard_list.h"
 #include "datasets/shards/tar.h"
+#include "datasets/tools/pack_fields.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -188,29 +189,25 @@ static sluice_status write_label(struct packer *packer, const char *name, uint32
     return write_member(packer, cls, text, (size_t)len, err);
 }
 
-static sluice_status write_target(struct packer *packer, const char *name,
-                                  struct sluice_target_type type,
+static sluice_status write_values(struct packer *packer, const char *name,
+                                  const struct sluice_fields *fields,
                                   const struct sluice_manifest_entry *entry, struct sluice_err *err)
 {
-    char txt[SLUICE_MAX_PATH_BYTES + 8];
-    snprintf(txt, sizeof(txt), "%.*s.txt", (int)sluice_shard_key_len(name), name);
-    if (type.kind == SLUICE_TARGETS_BYTES)
-        return write_member(packer, txt, entry->target, entry->target_bytes, err);
-    char *text = NULL;
-    size_t len = 0;
-    FILE *memory = open_memstream(&text, &len);
-    if (memory)
-        sluice_target_write_field(memory, type, entry->target, entry->target_bytes);
-    const bool is_whole = memory && !ferror(memory);
-    const sluice_status status =
-        memory && fclose(memory) == 0 && is_whole
-            ? write_member(packer, txt, text, len, err)
-            : sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a target");
-    free(text);
+    sluice_status status = SLUICE_OK;
+    for (unsigned i = 0; i < fields->num && status == SLUICE_OK; i++) {
+        char member[SLUICE_MAX_PATH_BYTES + SLUICE_FIELD_NAME + 2], *text = NULL;
+        size_t len = 0;
+        snprintf(member, sizeof(member), "%.*s.%s", (int)sluice_shard_key_len(name), name,
+                 sluice_packed_suffix(fields, i));
+        status = sluice_packed_value(fields, i, entry, &text, &len, err);
+        if (status == SLUICE_OK)
+            status = write_member(packer, member, text, len, err);
+        free(text);
+    }
     return status;
 }
 
-/* Sample i, and behind the last one of its key label and target. */
+/* Sample i, and behind the last one of its key label and values. */
 static sluice_status pack_one(struct packer *packer, const char *root,
                               const struct sluice_manifest *manifest, size_t i, const char *prefix,
                               struct sluice_buf_pool *pool, struct sluice_err *err)
@@ -229,7 +226,7 @@ static sluice_status pack_one(struct packer *packer, const char *root,
                            "%.100s and %.100s: one key, and labels %u and %u", entry.path,
                            next.path, entry.label, next.label);
     if (!is_last &&
-        !sluice_target_is_same(entry.target, entry.target_bytes, next.target, next.target_bytes))
+        !sluice_field_is_same(entry.values, entry.values_bytes, next.values, next.values_bytes))
         return sluice_fail(err, SLUICE_E_INVALID, "%.100s and %.100s: one key, and two targets",
                            entry.path, next.path);
     sluice_status status = SLUICE_OK;
@@ -246,8 +243,8 @@ static sluice_status pack_one(struct packer *packer, const char *root,
     sluice_buf_unref(file);
     if (status == SLUICE_OK && is_last)
         status = write_label(packer, name, entry.label, err);
-    if (status == SLUICE_OK && is_last && entry.target)
-        status = write_target(packer, name, manifest->target_type, &entry, err);
+    if (status == SLUICE_OK && is_last && entry.values)
+        status = write_values(packer, name, &manifest->fields, &entry, err);
     return status;
 }
 
@@ -268,6 +265,8 @@ sluice_status sluice_pack(const char *root, const struct sluice_manifest *manife
     char classes[SLUICE_MAX_PATH_BYTES];
     bool has_subsets = false;
     sluice_status status = check_packable(manifest, &has_subsets, err);
+    if (status == SLUICE_OK)
+        status = sluice_packed_check_suffixes(&manifest->fields, err);
     if (status == SLUICE_OK)
         status = check_empty(out, err);
     if (status == SLUICE_OK)
@@ -396,31 +395,6 @@ static sluice_status write_file(const char *path, const struct sluice_buf *file,
     return SLUICE_OK;
 }
 
-/* As RFC 4180 quotes it. */
-static void write_quoted(FILE *out, const char *text, size_t len)
-{
-    fputc('"', out);
-    for (const char *end = text + len; text < end; text++) {
-        if (*text == '"')
-            fputc('"', out);
-        fputc(*text, out);
-    }
-    fputc('"', out);
-}
-
-static sluice_status check_targets(const struct sluice_manifest *manifest, struct sluice_err *err)
-{
-    const bool are_bytes = manifest->target_type.kind == SLUICE_TARGETS_BYTES;
-    for (size_t i = 0; are_bytes && i < manifest->num_entries; i++) {
-        const struct sluice_manifest_entry entry = sluice_manifest_at(manifest, i);
-        if (entry.target && memchr(entry.target, '\0', entry.target_bytes))
-            return sluice_fail(err, SLUICE_E_UNSUPPORTED,
-                               "%.200s: its target has a NUL byte, which no table can hold",
-                               entry.path);
-    }
-    return SLUICE_OK;
-}
-
 static sluice_status write_labels(const struct sluice_manifest *manifest, const char *folder,
                                   const struct unpacked *paths, struct sluice_err *err)
 {
@@ -435,18 +409,14 @@ static sluice_status write_labels(const struct sluice_manifest *manifest, const 
     FILE *out = fopen(path, "wxe");
     if (!out)
         return sluice_fail(err, SLUICE_E_IO, "%s: %s", path, strerror(errno));
-    const struct sluice_target_type type = manifest->target_type;
-    fprintf(out, "file_name,label%s\n", type.kind ? ",target" : "");
+    fputs("file_name,label", out);
+    sluice_packed_columns(out, &manifest->fields, NULL);
+    fputc('\n', out);
     for (size_t i = 0; i < manifest->num_entries; i++) {
         const struct sluice_manifest_entry entry = sluice_manifest_at(manifest, paths[i].sample);
-        write_quoted(out, paths[i].path, strlen(paths[i].path));
+        sluice_packed_quote(out, paths[i].path, strlen(paths[i].path));
         fprintf(out, ",%u", entry.label);
-        if (type.kind)
-            fputc(',', out);
-        if (type.kind == SLUICE_TARGETS_BYTES)
-            write_quoted(out, entry.target, entry.target_bytes);
-        else if (type.kind)
-            sluice_target_write_field(out, type, entry.target, entry.target_bytes);
+        sluice_packed_columns(out, &manifest->fields, &entry);
         fputc('\n', out);
     }
     const bool is_written = !ferror(out);
@@ -483,7 +453,7 @@ sluice_status sluice_unpack(const char *root, const struct sluice_manifest *mani
     uint64_t bytes = 0;
     sluice_status status = check_empty(out, err);
     if (status == SLUICE_OK)
-        status = check_targets(manifest, err);
+        status = sluice_packed_check_columns(manifest, err);
     if (status == SLUICE_OK)
         status = find_paths(manifest, &paths, &num, err);
     if (status == SLUICE_OK)

@@ -58,6 +58,7 @@ struct sluice_wire_hello {
     char *pipeline; /* request only; owned */
     uint64_t pipeline_fingerprint;
     char dataset_id[33]; /* empty: not compared */
+    bool has_fields;     /* request only: list_hash is to be that of a list with fields */
     /* reply only: */
     uint64_t num_samples;
     double prep_cores;     /* 0: not given; use prep_workers */
@@ -109,8 +110,9 @@ struct sluice_wire_list {
     uint64_t num_samples; /* of the whole subset; first message only */
     uint64_t first_row;   /* samples[0]; 0 from a server without hashes */
     bool has_hash;
+    char *fields; /* a line for each, or NULL or ""; then targets are the values of all fields */
     uint32_t target_kind, target_dim; /* of the samples' targets, which only packed rows have */
-    uint64_t target_bytes;            /* of all targets; these three in the first message only */
+    uint64_t target_bytes;            /* of all targets; these four in the first message only */
     struct sluice_wire_sample_info *samples; /* owned */
     size_t num_samples_here;
     struct sluice_list_block packed; /* in place of samples; owned; .num_rows 0: none */
@@ -125,6 +127,9 @@ SLUICE_MUST_USE sluice_status sluice_wire_put_list_request(const char *subset, u
 SLUICE_MUST_USE sluice_status sluice_wire_get_list_request(const struct sluice_message *message,
                                                            char **subset, uint64_t *first_row,
                                                            bool *is_packed, struct sluice_err *err);
+/* Whether a list request that get_list_request() took asks for fields, as all do that take packed
+ * rows but those of earlier versions. */
+bool sluice_wire_list_request_has_fields(const struct sluice_message *message);
 SLUICE_MUST_USE sluice_status sluice_wire_put_list_reply(const struct sluice_wire_list *list,
                                                          struct sluice_message *message,
                                                          struct sluice_err *err);

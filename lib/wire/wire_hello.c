@@ -24,6 +24,7 @@ sluice_status sluice_wire_put_hello_request(const struct sluice_wire_hello *hell
     wire.pipeline = hello->pipeline;
     wire.pipeline_fingerprint = hello->pipeline_fingerprint;
     wire.dataset_id = (char *)hello->dataset_id;
+    wire.fields = hello->has_fields;
     return sluice_wire_pack(&wire.base, NULL, message, err);
 }
 
@@ -39,6 +40,7 @@ sluice_status sluice_wire_get_hello_request(const struct sluice_message *message
     struct sluice_wire_hello got = {
         .protocol_version = wire->protocol_version,
         .pipeline_fingerprint = wire->pipeline_fingerprint,
+        .has_fields = wire->fields,
     };
     status = sluice_wire_copy_dataset_id(wire->dataset_id, got.dataset_id, err);
     if (status == SLUICE_OK)

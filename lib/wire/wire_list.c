@@ -15,6 +15,7 @@ void sluice_wire_list_clear(struct sluice_wire_list *list)
         free(list->samples[i].path);
     free(list->classes);
     free(list->samples);
+    free(list->fields);
     sluice_list_block_clear(&list->packed);
     *list = (struct sluice_wire_list){0};
 }
@@ -26,6 +27,7 @@ sluice_status sluice_wire_put_list_request(const char *subset, uint64_t first_ro
     wire.subset = (char *)subset;
     wire.first_row = first_row;
     wire.packed = is_packed;
+    wire.fields = is_packed;
     return sluice_wire_pack(&wire.base, NULL, message, err);
 }
 
@@ -46,6 +48,17 @@ sluice_status sluice_wire_get_list_request(const struct sluice_message *message,
     }
     protobuf_c_message_free_unpacked(unpacked, NULL);
     return status;
+}
+
+bool sluice_wire_list_request_has_fields(const struct sluice_message *message)
+{
+    ProtobufCMessage *unpacked;
+    if (sluice_wire_unpack(&sluice__v1__list_samples_request__descriptor, message, &unpacked,
+                           NULL) != SLUICE_OK)
+        return false;
+    const bool has_fields = ((const Sluice__V1__ListSamplesRequest *)unpacked)->fields;
+    protobuf_c_message_free_unpacked(unpacked, NULL);
+    return has_fields;
 }
 
 /* The structs that protobuf-c packs, one allocation for each kind. */
@@ -131,6 +144,8 @@ sluice_status sluice_wire_put_list_reply(const struct sluice_wire_list *list,
     wire.target_kind = list->target_kind;
     wire.target_dim = list->target_dim;
     wire.target_bytes = list->target_bytes;
+    if (list->fields)
+        wire.fields = list->fields;
     const sluice_status status =
         list->has_hash ? sluice_wire_pack_hashed(&wire.base, LIST_REPLY_HASH, message, err)
                        : sluice_wire_pack(&wire.base, NULL, message, err);
@@ -185,6 +200,9 @@ static sluice_status get_list(const Sluice__V1__ListSamplesReply *wire,
                               struct sluice_wire_list *got, struct sluice_err *err)
 {
     sluice_status status = sluice_wire_copy_dataset_id(wire->dataset_id, got->dataset_id, err);
+    if (status != SLUICE_OK)
+        return status;
+    status = sluice_wire_copy_string(wire->fields, &got->fields, err);
     if (status != SLUICE_OK)
         return status;
     got->num_samples = wire->num_samples;

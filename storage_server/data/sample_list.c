@@ -58,6 +58,7 @@ sluice_status sluice_sample_list_create(struct sluice_manifest *manifest,
     atomic_init(&made->refs, 1);
     sluice_hash128_hex(sluice_manifest_id(manifest), made->dataset_id);
     made->list_hash = sluice_manifest_list_hash(manifest);
+    made->plain_list_hash = sluice_manifest_plain_list_hash(manifest);
     struct sluice_subset_rows *rows = NULL;
     sluice_status status = sluice_subset_rows_create(manifest, &rows, err);
     made->rows = rows;

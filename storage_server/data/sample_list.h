@@ -31,9 +31,9 @@ struct sluice_sample_list {
     struct sluice_freshness *freshness;          /* of the manifest's files */
     struct sluice_jpeg_index_file *jpeg_indexes; /* NULL: none */
     char dataset_id[33];
-    uint64_t list_hash;     /* sluice_manifest_list_hash() */
-    uint64_t dataset_bytes; /* of all files */
-    uint64_t bytes;         /* of memory, approximately */
+    uint64_t list_hash, plain_list_hash; /* sluice_manifest_list_hash() and the like */
+    uint64_t dataset_bytes;              /* of all files */
+    uint64_t bytes;                      /* of memory, approximately */
     /* By root, for roots with names: its list was made by walking its folders. */
     bool is_walked[SLUICE_MAX_ROOTS];
 

@@ -30,6 +30,7 @@ struct listing {
     size_t next;       /* row of the subset */
     size_t next_class; /* none is left before rows are sent */
     bool is_packed;
+    bool has_fields; /* the client takes fields; else a target at most */
     bool is_started;
 };
 
@@ -78,11 +79,19 @@ static sluice_status put_plain(struct listing *listing, const size_t *ids, size_
     return status;
 }
 
+/* Whether the client is sent the values of fields: it asked for them, or takes them for targets. */
+static bool has_values_of(const struct listing *listing)
+{
+    return listing->is_packed &&
+           (listing->has_fields || sluice_fields_are_plain(&listing->list->manifest->fields));
+}
+
 /* The same as a block. */
 static sluice_status put_packed(struct listing *listing, const size_t *ids, size_t found,
                                 struct sluice_wire_list *list, struct sluice_message *reply,
                                 struct sluice_err *err)
 {
+    const bool has_values = has_values_of(listing);
     struct sluice_list_row *rows = calloc(found + 1, sizeof(*rows));
     if (!rows)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory to list samples");
@@ -97,8 +106,8 @@ static sluice_status put_packed(struct listing *listing, const size_t *ids, size
             .height = entry.height,
             .coding = entry.coding,
             .is_val = entry.subset == SLUICE_SUBSET_VAL,
-            .target = entry.target,
-            .target_bytes = entry.target_bytes,
+            .target = has_values ? entry.values : NULL,
+            .target_bytes = has_values ? entry.values_bytes : 0,
         };
     }
     sluice_status status =
@@ -126,6 +135,23 @@ static void put_classes(struct listing *listing, struct sluice_wire_list *list)
     listing->next_class += list->num_classes;
 }
 
+/* Describes the fields in the first message, except a name that the client knows already. */
+static void put_fields(const struct listing *listing, struct sluice_wire_list *list,
+                       char text[SLUICE_FIELDS_TEXT])
+{
+    const struct sluice_manifest *manifest = listing->list->manifest;
+    const bool are_plain = sluice_fields_are_plain(&manifest->fields);
+    if (!has_values_of(listing))
+        return;
+    list->target_kind = are_plain ? manifest->fields.of[0].type.kind : SLUICE_FIELD_BYTES;
+    list->target_dim = are_plain ? manifest->fields.of[0].type.dim : 0;
+    list->target_bytes = sluice_manifest_values_bytes(manifest);
+    if (are_plain && (sluice_fields_have_known_name(&manifest->fields) || !listing->has_fields))
+        return;
+    sluice_fields_print(&manifest->fields, text);
+    list->fields = text;
+}
+
 static sluice_status put_rows(struct listing *listing, struct sluice_message *reply,
                               struct sluice_err *err)
 {
@@ -135,12 +161,11 @@ static sluice_status put_rows(struct listing *listing, struct sluice_message *re
     if (!ids)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory to list samples");
 
+    char fields[SLUICE_FIELDS_TEXT];
     struct sluice_wire_list list = {.first_row = listing->next, .has_hash = true};
     put_classes(listing, &list);
     if (!listing->is_started) {
-        list.target_kind = listing->is_packed ? manifest->target_type.kind : SLUICE_TARGETS_NONE;
-        list.target_dim = listing->is_packed ? manifest->target_type.dim : 0;
-        list.target_bytes = listing->is_packed ? sluice_manifest_target_bytes(manifest) : 0;
+        put_fields(listing, &list, fields);
         list.num_samples = sluice_subset_rows_count(listing->list->rows, listing->subset);
         memcpy(list.dataset_id, listing->list->dataset_id, sizeof(list.dataset_id));
     }
@@ -208,6 +233,7 @@ static void on_list(void *ctx, struct sluice_rpc_call *call, struct sluice_messa
         listing->subset = (enum sluice_rows_of)found;
         listing->next = (size_t)first_row;
         listing->is_packed = is_packed;
+        listing->has_fields = sluice_wire_list_request_has_fields(message);
         sluice_rpc_call_set_state(call, listing);
         list_more(call);
     }

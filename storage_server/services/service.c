@@ -143,7 +143,7 @@ static void on_hello(void *ctx, struct sluice_rpc_call *call, struct sluice_mess
             .has_listed_id = true,
             .has_file_image = true,
             .forms = sluice_offload_forms(list->jpeg_indexes != NULL),
-            .list_hash = list->list_hash,
+            .list_hash = hello.has_fields ? list->list_hash : list->plain_list_hash,
             .machine = offload->machine,
         };
         memcpy(answer.dataset_id, list->dataset_id, sizeof(answer.dataset_id));

@@ -17,7 +17,7 @@ static void check_whole(const struct sluice_manifest *manifest)
     for (size_t i = 0; i < manifest->num_entries; i++) {
         const struct sluice_manifest_entry entry = sluice_manifest_at(manifest, i);
         FUZZ_CHECK(entry.path[0] && entry.label < manifest->num_classes);
-        FUZZ_CHECK(!sluice_target_flaw(manifest->target_type, entry.target, entry.target_bytes));
+        FUZZ_CHECK(!sluice_fields_values_flaw(&manifest->fields, entry.values, entry.values_bytes));
         FUZZ_CHECK(i == 0 || strcmp(sluice_manifest_at(manifest, i - 1).path, entry.path) < 0);
     }
 }
@@ -25,7 +25,7 @@ static void check_whole(const struct sluice_manifest *manifest)
 static void check_same(const struct sluice_manifest *a, const struct sluice_manifest *b)
 {
     FUZZ_CHECK(a->num_entries == b->num_entries && a->num_classes == b->num_classes);
-    FUZZ_CHECK(a->target_type.kind == b->target_type.kind);
+    FUZZ_CHECK(sluice_fields_are_same(&a->fields, &b->fields));
     for (size_t i = 0; i < a->num_classes; i++)
         FUZZ_CHECK(strcmp(a->classes[i], b->classes[i]) == 0);
     for (size_t i = 0; i < a->num_entries; i++) {
@@ -34,8 +34,8 @@ static void check_same(const struct sluice_manifest *a, const struct sluice_mani
         FUZZ_CHECK(strcmp(x.path, y.path) == 0 && x.bytes == y.bytes && x.label == y.label);
         FUZZ_CHECK(x.subset == y.subset && x.width == y.width && x.height == y.height);
         FUZZ_CHECK(x.has_hash == y.has_hash && x.coding == y.coding);
-        FUZZ_CHECK(x.target_bytes == y.target_bytes && !x.target == !y.target);
-        FUZZ_CHECK(!x.target || memcmp(x.target, y.target, x.target_bytes) == 0);
+        FUZZ_CHECK(x.values_bytes == y.values_bytes && !x.values == !y.values);
+        FUZZ_CHECK(!x.values || memcmp(x.values, y.values, x.values_bytes) == 0);
         FUZZ_CHECK(x.offset == y.offset && x.mtime_ns == y.mtime_ns);
         FUZZ_CHECK(memcmp(&x.hash, &y.hash, sizeof(x.hash)) == 0);
     }

@@ -22,8 +22,8 @@ static void check_whole(const struct sluice_manifest *manifest)
         FUZZ_CHECK(entry.path + strlen(entry.path) < last);
         FUZZ_CHECK(strcmp(before, entry.path) < 0 && entry.label < manifest->num_classes);
         FUZZ_CHECK(entry.offset + entry.bytes <= INT64_MAX);
-        FUZZ_CHECK(!sluice_target_flaw(manifest->target_type, entry.target, entry.target_bytes));
-        FUZZ_CHECK(!entry.target || (const char *)entry.target + entry.target_bytes <= last);
+        FUZZ_CHECK(!sluice_fields_values_flaw(&manifest->fields, entry.values, entry.values_bytes));
+        FUZZ_CHECK(!entry.values || (const char *)entry.values + entry.values_bytes <= last);
         before = entry.path;
     }
     for (size_t i = 0; i < manifest->num_classes; i++)

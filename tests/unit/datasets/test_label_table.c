@@ -4,8 +4,8 @@
 
 static struct sluice_label_table table;
 static bool is_table;
-static struct sluice_target_column column; /* that is asked for */
-static const char *label_key;              /* likewise */
+static struct sluice_field_sources sources; /* fields that are asked for */
+static const char *label_key;               /* likewise */
 
 static sluice_status parse(const char *name, const char *text, size_t len, struct sluice_err *err)
 {
@@ -14,7 +14,7 @@ static sluice_status parse(const char *name, const char *text, size_t len, struc
     memcpy(copy, text, len);
     copy[len] = '!'; /* nobody may rely on a NUL there */
     sluice_label_table_clear(&table);
-    return sluice_label_table_parse(&table, name, copy, len, label_key, column, &is_table, err);
+    return sluice_label_table_parse(&table, name, copy, len, label_key, &sources, &is_table, err);
 }
 
 struct expected {
@@ -179,7 +179,7 @@ struct expected_target {
     size_t len;
 };
 
-static void expect_targets(const char *name, const char *text, enum sluice_target_kind kind,
+static void expect_targets(const char *name, const char *text, enum sluice_field_kind kind,
                            const struct expected_target *want, size_t num)
 {
     struct sluice_err err = {0};
@@ -187,12 +187,12 @@ static void expect_targets(const char *name, const char *text, enum sluice_targe
     if (status != SLUICE_OK)
         printf("%s\n", err.text);
     REQUIRE_OK(status);
-    CU_ASSERT(is_table && table.targets.type.kind == kind);
+    CU_ASSERT(is_table && table.fields[0].type.kind == kind);
     CU_ASSERT_EQUAL_FATAL(table.num_rows, num);
     for (size_t i = 0; i < num; i++) {
-        CU_ASSERT_EQUAL_FATAL(table.rows[i].target.bytes, want[i].len);
-        CU_ASSERT(
-            memcmp(table.targets.bytes + table.rows[i].target.at, want[i].bytes, want[i].len) == 0);
+        const struct sluice_field_value value = sluice_label_table_value(&table, &table.rows[i], 0);
+        CU_ASSERT_EQUAL_FATAL(value.bytes, want[i].len);
+        CU_ASSERT(memcmp(value.at, want[i].bytes, want[i].len) == 0);
     }
 }
 
@@ -202,21 +202,21 @@ TEST(targets_are_numbers_or_text_of_a_column)
     static const struct expected_target pairs[] = {{numbers, 8}, {numbers + 2, 8}},
                                         singles[] = {{numbers, 4}, {numbers + 2, 4}},
                                         texts[] = {{"a \"cat\",\n1", 10}, {"", 0}, {"7", 1}};
-    column = (struct sluice_target_column){"y", SLUICE_TARGETS_NONE};
-    expect_targets("m.csv", "path,y\n1.jpg,\"0.5,-1\"\n2.jpg,[2 3]\n", SLUICE_TARGETS_VECTOR, pairs,
+    sources = (struct sluice_field_sources){1, {{"y", SLUICE_FIELD_NONE, ""}}};
+    expect_targets("m.csv", "path,y\n1.jpg,\"0.5,-1\"\n2.jpg,[2 3]\n", SLUICE_FIELD_VECTOR, pairs,
                    2);
     CU_ASSERT(!table.has_labels && !table.rows[0].label);
-    expect_targets("m.csv", "path,label,y\n1.jpg,4,0.5\n2.jpg,5,2\n", SLUICE_TARGETS_VECTOR,
-                   singles, 2);
+    expect_targets("m.csv", "path,label,y\n1.jpg,4,0.5\n2.jpg,5,2\n", SLUICE_FIELD_VECTOR, singles,
+                   2);
     CU_ASSERT(table.has_labels);
     CU_ASSERT_STRING_EQUAL(table.rows[1].label, "5");
     expect_targets("m.csv", "path,y\n1.jpg,\"a \"\"cat\"\",\n1\"\n2.jpg,\n3.jpg,7\n",
-                   SLUICE_TARGETS_BYTES, texts, 3);
+                   SLUICE_FIELD_BYTES, texts, 3);
     expect_targets("m.jsonl",
                    "{\"path\": \"1\", \"y\": [0.5, -1]}\n{\"path\": \"2\", \"y\": [2, 3]}\n",
-                   SLUICE_TARGETS_VECTOR, pairs, 2);
+                   SLUICE_FIELD_VECTOR, pairs, 2);
     expect_targets("m.jsonl", "{\"path\": \"1\", \"y\": 0.5}\n{\"path\": \"2\", \"y\": 2}\n",
-                   SLUICE_TARGETS_VECTOR, singles, 2);
+                   SLUICE_FIELD_VECTOR, singles, 2);
     static const struct expected_target json[] = {
         {"[[1,2.5],[\"\xc3\xa4\"]]", 16}, {"{\"a\":true}", 10}, {"text", 4}, {"[1]", 3}, {"3", 1}};
     expect_targets("m.jsonl",
@@ -224,11 +224,11 @@ TEST(targets_are_numbers_or_text_of_a_column)
                    "{\"path\": \"2\", \"y\": {\"a\": true}}\n"
                    "{\"path\": \"3\", \"y\": \"text\"}\n{\"path\": \"4\", \"y\": [1]}\n"
                    "{\"path\": \"5\", \"y\": 3}\n",
-                   SLUICE_TARGETS_BYTES, json, 5);
-    column.kind = SLUICE_TARGETS_VECTOR;
+                   SLUICE_FIELD_BYTES, json, 5);
+    sources.of[0].kind = SLUICE_FIELD_VECTOR;
     expect_targets("m.jsonl", "{\"path\": \"1\", \"y\": \"0.5\"}\n{\"path\": \"2\", \"y\": 2}\n",
-                   SLUICE_TARGETS_VECTOR, singles, 2);
-    column = (struct sluice_target_column){0};
+                   SLUICE_FIELD_VECTOR, singles, 2);
+    sources.num = 0;
 }
 
 /* The label itself may be a number with a fraction. */
@@ -236,14 +236,14 @@ TEST(the_column_of_labels_may_be_the_target)
 {
     static const float numbers[] = {0.5f, 2};
     static const struct expected_target want[] = {{numbers, 4}, {numbers + 1, 4}};
-    column = (struct sluice_target_column){"label", SLUICE_TARGETS_NONE};
-    expect_targets("m.csv", "path,label\n1.jpg,0.5\n2.jpg,2\n", SLUICE_TARGETS_VECTOR, want, 2);
+    sources = (struct sluice_field_sources){1, {{"label", SLUICE_FIELD_NONE, ""}}};
+    expect_targets("m.csv", "path,label\n1.jpg,0.5\n2.jpg,2\n", SLUICE_FIELD_VECTOR, want, 2);
     CU_ASSERT(!table.has_labels);
     expect_targets("m.jsonl",
                    "{\"path\": \"1\", \"label\": 0.5}\n{\"path\": \"2\", \"label\": 2}\n",
-                   SLUICE_TARGETS_VECTOR, want, 2);
+                   SLUICE_FIELD_VECTOR, want, 2);
     CU_ASSERT(!table.has_labels);
-    column = (struct sluice_target_column){0};
+    sources.num = 0;
 }
 
 TEST(a_wrong_target_is_named_with_line_and_field)
@@ -262,7 +262,7 @@ TEST(a_wrong_target_is_named_with_line_and_field)
         {"t.jsonl", "{\"path\":\"1\",\"y\":1}\n{\"path\":\"2\",\"y\":\"a\"}\n",
          "t.jsonl:2: field 'y': 'its value' is no list of numbers"},
     };
-    column = (struct sluice_target_column){"y", SLUICE_TARGETS_NONE};
+    sources = (struct sluice_field_sources){1, {{"y", SLUICE_FIELD_NONE, ""}}};
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(wrong); i++) {
         struct sluice_err err = {0};
         CU_ASSERT_EQUAL(parse(wrong[i].name, wrong[i].text, strlen(wrong[i].text), &err),
@@ -271,7 +271,7 @@ TEST(a_wrong_target_is_named_with_line_and_field)
             printf("%s\n", err.text);
         CU_ASSERT_PTR_NOT_NULL(strstr(err.text, wrong[i].says));
     }
-    column = (struct sluice_target_column){0};
+    sources.num = 0;
 }
 
 TEST(a_wrong_row_is_named_with_line_and_field)

@@ -8,7 +8,7 @@
 
 /* The root of this test. */
 static char root[600];
-static struct sluice_target_column column; /* that is asked for */
+static struct sluice_field_sources sources; /* fields that are asked for */
 
 static const char *in_root(const char *name)
 {
@@ -35,6 +35,7 @@ static struct sluice_manifest_builder images(const char *const *paths, size_t nu
 {
     struct sluice_manifest_builder builder;
     REQUIRE_OK(sluice_manifest_builder_init(&builder, NULL));
+    REQUIRE_OK(sluice_field_sources_name(&sources, &builder.manifest->fields, NULL));
     for (size_t i = 0; i < num; i++) {
         const struct sluice_manifest_entry row = {.label = 99};
         REQUIRE_OK(sluice_manifest_add_entry(&builder, &row, paths[i], strlen(paths[i]), NULL));
@@ -46,7 +47,7 @@ static struct sluice_labels *read_labels(const char *file)
 {
     struct sluice_labels *labels = NULL;
     struct sluice_err err = {0};
-    if (sluice_labels_read(root, file, NULL, column, &labels, &err) != SLUICE_OK)
+    if (sluice_labels_read(root, file, NULL, &sources, &labels, &err) != SLUICE_OK)
         printf("%s\n", err.text);
     return labels;
 }
@@ -109,7 +110,7 @@ TEST(each_subset_may_have_its_own_table)
     put("val/metadata.csv", "file_name,label\n1.jpg,cat\n");
     labels = NULL;
     CHECK_FAILS(SLUICE_E_INVALID, "one has names of classes, the other integers",
-                sluice_labels_read(root, NULL, NULL, column, &labels, sluice_test_err()));
+                sluice_labels_read(root, NULL, NULL, &sources, &labels, sluice_test_err()));
     CU_ASSERT_PTR_NULL(labels);
 }
 
@@ -179,15 +180,15 @@ TEST(images_of_split_test_are_no_samples_and_their_classes_stay)
 static void expect_target(const struct sluice_manifest *manifest, size_t i, const char *want)
 {
     const struct sluice_manifest_entry row = sluice_manifest_at(manifest, i);
-    CU_ASSERT_EQUAL_FATAL(row.target_bytes, strlen(want));
-    CU_ASSERT(memcmp(row.target, want, row.target_bytes) == 0);
+    CU_ASSERT_EQUAL_FATAL(row.values_bytes, strlen(want));
+    CU_ASSERT(memcmp(row.values, want, row.values_bytes) == 0);
 }
 
 TEST(targets_stay_with_the_images_that_split_test_leaves)
 {
     static const char *const paths[] = {"1.jpg", "2.jpg", "3.jpg", "4.jpg"};
     make_root();
-    column = (struct sluice_target_column){.name = "text"};
+    sources = (struct sluice_field_sources){1, {{.from = "text"}}};
     put("metadata.csv", "file_name,text,split\n1.jpg,one,test\n2.jpg,two,train\n"
                         "3.jpg,three,test\n4.jpg,four,dev\n");
     struct sluice_labels *labels = read_labels(NULL);
@@ -203,7 +204,7 @@ TEST(targets_stay_with_the_images_that_split_test_leaves)
     sluice_manifest_destroy(builder.manifest);
 
     builder = images(paths, 4); /* targets alone: whatever else the table says */
-    REQUIRE_OK(sluice_labels_assign_targets(labels, &builder, NULL));
+    REQUIRE_OK(sluice_labels_assign_fields(labels, &builder, NULL));
     CU_ASSERT_EQUAL_FATAL(builder.manifest->num_entries, 4);
     expect_target(builder.manifest, 2, "three");
     CU_ASSERT_EQUAL(sluice_manifest_at(builder.manifest, 3).subset, SLUICE_SUBSET_TRAIN);
@@ -212,10 +213,10 @@ TEST(targets_stay_with_the_images_that_split_test_leaves)
     static const char *const others[] = {"1.jpg", "5.jpg"};
     builder = images(others, 2);
     CHECK_FAILS(SLUICE_E_INVALID, "1 of 2 images have no row in it (5.jpg)",
-                sluice_labels_assign_targets(labels, &builder, sluice_test_err()));
+                sluice_labels_assign_fields(labels, &builder, sluice_test_err()));
     sluice_manifest_destroy(builder.manifest);
     sluice_labels_destroy(labels);
-    column = (struct sluice_target_column){0};
+    sources.num = 0;
 }
 
 TEST(an_image_without_a_row_is_an_error_and_a_row_without_an_image_is_not)
@@ -244,19 +245,20 @@ TEST(what_is_ambiguous_is_refused_and_other_tables_are_left_alone)
     make_root();
     put("labels.csv", "n01440764,tench\n");
     put("metadata.csv", "file_name,text\n1.jpg,a cat\n");
-    CHECK_OK(sluice_labels_read(root, NULL, NULL, column, &labels, &err));
+    CHECK_OK(sluice_labels_read(root, NULL, NULL, &sources, &labels, &err));
     CU_ASSERT_PTR_NULL(labels);
-    CU_ASSERT_EQUAL(sluice_labels_read(root, in_root("labels.csv"), NULL, column, &labels, &err),
+    CU_ASSERT_EQUAL(sluice_labels_read(root, in_root("labels.csv"), NULL, &sources, &labels, &err),
                     SLUICE_E_INVALID);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "no table of labels"));
     err = (struct sluice_err){0};
-    CU_ASSERT_EQUAL(sluice_labels_read(root, in_root("none.csv"), NULL, column, &labels, &err),
+    CU_ASSERT_EQUAL(sluice_labels_read(root, in_root("none.csv"), NULL, &sources, &labels, &err),
                     SLUICE_E_NOT_FOUND);
 
     put("labels.csv", "path,label\n1.jpg,1\n");
     put("metadata.jsonl", "{\"path\": \"1.jpg\", \"label\": 1}\n");
     err = (struct sluice_err){0};
-    CU_ASSERT_EQUAL(sluice_labels_read(root, NULL, NULL, column, &labels, &err), SLUICE_E_INVALID);
+    CU_ASSERT_EQUAL(sluice_labels_read(root, NULL, NULL, &sources, &labels, &err),
+                    SLUICE_E_INVALID);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "metadata.jsonl is a table of labels, too"));
     labels = read_labels(in_root("labels.csv")); /* which one is meant is said */
     CU_ASSERT_PTR_NOT_NULL_FATAL(labels);
@@ -266,7 +268,7 @@ TEST(what_is_ambiguous_is_refused_and_other_tables_are_left_alone)
     static const char twice[] = "path,label\n1.jpg,1\n2.jpg,1\n./1.jpg,1\n";
     err = (struct sluice_err){0};
     labels = NULL;
-    CU_ASSERT_EQUAL(sluice_labels_parse("t.csv", twice, sizeof(twice) - 1, column, &labels, &err),
+    CU_ASSERT_EQUAL(sluice_labels_parse("t.csv", twice, sizeof(twice) - 1, &sources, &labels, &err),
                     SLUICE_E_INVALID);
     CU_ASSERT_STRING_EQUAL(err.text, "t.csv:4: field 'file_name': '1.jpg' is in line 2, too");
     CU_ASSERT_PTR_NULL(labels);
@@ -278,7 +280,7 @@ TEST(targets_go_to_their_images_with_labels_or_without)
     static const char *const paths[] = {"train/a.jpg", "val/b.jpg"};
     static const float numbers[] = {1, 2, 3, 4};
     make_root();
-    column = (struct sluice_target_column){"y", SLUICE_TARGETS_NONE};
+    sources = (struct sluice_field_sources){1, {{"y", SLUICE_FIELD_NONE, ""}}};
     put("train/metadata.csv", "path,y\na.jpg,1 2\n");
     put("val/metadata.csv", "path,y\nb.jpg,3 4\n");
     struct sluice_labels *labels = read_labels(NULL);
@@ -287,22 +289,22 @@ TEST(targets_go_to_their_images_with_labels_or_without)
     struct sluice_manifest_builder builder = images(paths, 2);
     bool are_names = true;
     REQUIRE_OK(sluice_labels_assign(labels, &builder, &are_names, NULL));
-    CU_ASSERT_EQUAL(builder.manifest->target_type.dim, 2);
+    CU_ASSERT_EQUAL(builder.manifest->fields.of[0].type.dim, 2);
     for (size_t i = 0; i < 2; i++) {
         const struct sluice_manifest_entry entry = sluice_manifest_at(builder.manifest, i);
         CU_ASSERT_EQUAL(entry.label, 99);
-        CU_ASSERT_EQUAL_FATAL(entry.target_bytes, 8);
-        CU_ASSERT(sluice_target_is_same(entry.target, 8, numbers + 2 * i, 8));
+        CU_ASSERT_EQUAL_FATAL(entry.values_bytes, 8);
+        CU_ASSERT(sluice_field_is_same(entry.values, 8, numbers + 2 * i, 8));
     }
     sluice_manifest_destroy(builder.manifest);
     sluice_labels_destroy(labels);
     labels = NULL;
     put("val/metadata.csv", "path,y\nb.jpg,3\n");
     CHECK_FAILS(SLUICE_E_INVALID, "has vectors of 2 float32, and ",
-                sluice_labels_read(root, NULL, NULL, column, &labels, sluice_test_err()));
+                sluice_labels_read(root, NULL, NULL, &sources, &labels, sluice_test_err()));
     put("val/metadata.csv", "path,y,label\nb.jpg,3 4,1\n");
     CHECK_FAILS(SLUICE_E_INVALID, "one has labels, the other has none",
-                sluice_labels_read(root, NULL, NULL, column, &labels, sluice_test_err()));
+                sluice_labels_read(root, NULL, NULL, &sources, &labels, sluice_test_err()));
     CU_ASSERT_PTR_NULL(labels);
-    column = (struct sluice_target_column){0};
+    sources.num = 0;
 }

@@ -20,6 +20,7 @@ static sluice_status assign(const struct image *images, size_t num, size_t num_l
     sluice_manifest_destroy(builder.manifest);
     sluice_layout_folders_clear(&folders);
     REQUIRE_OK(sluice_manifest_builder_init(&builder, NULL));
+    REQUIRE_OK(sluice_field_sources_name(&options.fields, &builder.manifest->fields, NULL));
     for (size_t i = 0; i < num; i++) {
         const struct sluice_manifest_entry row = {.offset = images[i].offset,
                                                   .label = images[i].label};
@@ -102,15 +103,13 @@ TEST(a_list_of_classes_is_one_that_is_named_where_there_is_no_folder)
     CU_ASSERT_EQUAL(builder.manifest->num_classes, 2);
 }
 
-TEST(targets_of_tars_need_a_folder_and_those_of_tables_a_table)
+TEST(fields_need_values_in_a_shard_or_a_table)
 {
     static const struct image images[] = {{"x.tar/1.jpg", 512, 1}};
-    options = (struct sluice_manifest_options){.target = {.name = ".txt"}};
-    CU_ASSERT_PTR_NULL(sluice_manifest_column_of_tables(&options).name);
-    CHECK_FAILS(SLUICE_E_UNSUPPORTED, "--target .txt: root is no folder here",
+    options = (struct sluice_manifest_options){.fields = {1, {{.from = ".txt"}}}};
+    CHECK_FAILS(SLUICE_E_INVALID, "root: 1 of 1 images have no .txt of their key in their tar",
                 assign(images, 1, 1, sluice_test_err()));
-    options = (struct sluice_manifest_options){.target = {.name = "text"}};
-    CU_ASSERT_STRING_EQUAL(sluice_manifest_column_of_tables(&options).name, "text");
+    options = (struct sluice_manifest_options){.fields = {1, {{.from = "text"}}}};
     CHECK_FAILS(SLUICE_E_INVALID, "--target text: no table of root has this column",
                 assign(images, 1, 1, sluice_test_err()));
 }

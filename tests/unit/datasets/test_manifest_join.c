@@ -320,32 +320,33 @@ TEST(a_path_that_becomes_too_long_is_named)
     sluice_manifest_destroy(a);
 }
 
-static struct sluice_manifest *one_with_target(const char *path, struct sluice_target_type type,
+static struct sluice_manifest *one_with_target(const char *path, struct sluice_field_type type,
                                                const void *target, size_t bytes)
 {
     static const char *const classes[] = {""};
     const struct sluice_manifest_entry row = {.path = path};
     struct sluice_manifest_builder builder = {0};
     REQUIRE_OK(sluice_manifest_create(&row, 1, classes, 1, &builder.manifest, NULL));
-    builder.manifest->target_type = type;
-    REQUIRE_OK(sluice_manifest_set_target(&builder, 0, target, bytes, NULL));
+    builder.manifest->fields =
+        (struct sluice_fields){.num = 1, .of = {{type, SLUICE_TARGET_FIELD}}};
+    REQUIRE_OK(sluice_manifest_set_field(&builder, 0, 0, target, bytes, NULL));
     return builder.manifest;
 }
 
 TEST(targets_stay_and_are_of_one_kind)
 {
-    const struct sluice_target_type bytes = {SLUICE_TARGETS_BYTES, 0},
-                                    vector = {SLUICE_TARGETS_VECTOR, 1};
+    const struct sluice_field_type bytes = {SLUICE_FIELD_BYTES, 0},
+                                   vector = {SLUICE_FIELD_VECTOR, 1};
     struct sluice_manifest *merged = NULL;
     struct sluice_manifest_place *places = NULL;
     struct sluice_manifest_part lists[2] = {{one_with_target("2.png", bytes, "two", 3), "", "two"},
                                             {one_with_target("1.png", bytes, "", 0), "", "one"}};
     REQUIRE_OK(sluice_manifest_join(lists, 2, &merged, &places, NULL));
-    CU_ASSERT_EQUAL(merged->target_type.kind, SLUICE_TARGETS_BYTES);
+    CU_ASSERT_EQUAL(merged->fields.of[0].type.kind, SLUICE_FIELD_BYTES);
     const struct sluice_manifest_entry first = sluice_manifest_at(merged, 0),
                                        second = sluice_manifest_at(merged, 1);
-    CU_ASSERT(first.target && first.target_bytes == 0);
-    CU_ASSERT(sluice_target_is_same(second.target, second.target_bytes, "two", 3));
+    CU_ASSERT(first.values && first.values_bytes == 0);
+    CU_ASSERT(sluice_field_is_same(second.values, second.values_bytes, "two", 3));
     sluice_manifest_destroy(merged);
     free(places);
     sluice_manifest_destroy((struct sluice_manifest *)(uintptr_t)lists[1].manifest);

@@ -109,16 +109,16 @@ static void expect_targets(struct sluice_manifest *manifest)
         struct sluice_manifest *read = NULL;
         REQUIRE_OK(sluice_manifest_read(test_path("g.tsv"), &read, NULL));
         CU_ASSERT_EQUAL((read->map == NULL), is_text);
-        CU_ASSERT_EQUAL(read->target_type.kind, manifest->target_type.kind);
-        CU_ASSERT_EQUAL(read->target_type.dim, manifest->target_type.dim);
-        CU_ASSERT_EQUAL(sluice_manifest_target_bytes(read), sluice_manifest_target_bytes(manifest));
+        CU_ASSERT(sluice_fields_are_same(&read->fields, &manifest->fields));
+        CU_ASSERT_EQUAL(sluice_manifest_values_bytes(read), sluice_manifest_values_bytes(manifest));
         const struct sluice_hash128 read_id = sluice_manifest_id(read);
         CU_ASSERT(read_id.high == id.high && read_id.low == id.low);
         for (size_t i = 0; i < TEST_ROWS; i++) {
             const struct sluice_manifest_entry got = sluice_manifest_at(read, i),
                                                want = sluice_manifest_at(manifest, i);
             test_same_row(&got, &want);
-            CU_ASSERT(manifest->target_type.dim == 0 || (uintptr_t)got.target % sizeof(float) == 0);
+            CU_ASSERT(manifest->fields.of[0].type.dim == 0 ||
+                      (uintptr_t)got.values % sizeof(float) == 0);
         }
         sluice_manifest_destroy(read);
         unlink(test_path("g.bin"));
@@ -131,6 +131,22 @@ TEST(targets_come_back)
     expect_targets(test_manifest_of_vectors());
     expect_targets(test_manifest_of_bytes(false));
     expect_targets(test_manifest_of_bytes(true));
+    struct sluice_manifest *named = test_manifest_of_bytes(false);
+    strcpy(named->fields.of[0].name, "caption");
+    expect_targets(named);
+}
+
+TEST(several_fields_come_back)
+{
+    struct sluice_manifest *manifest = test_manifest_of_fields();
+    size_t bytes = 0;
+    for (size_t i = 0; i < TEST_ROWS; i++)
+        bytes += manifest->rows[i].values_bytes;
+    CU_ASSERT_EQUAL(sluice_manifest_values_bytes(manifest), bytes);
+    expect_targets(manifest);
+    manifest = test_manifest_of_vectors();
+    strcpy(manifest->fields.of[0].name, "y");
+    expect_targets(manifest);
 }
 
 /* What a read of the text beside it made of it: the log. */
@@ -187,8 +203,8 @@ static sluice_status map_changed(struct sluice_manifest *manifest, uint32_t kind
     uint8_t *bytes = sluice_test_read_file(test_path("h.bin"), &len);
     struct sluice_binary_header header;
     memcpy(&header, bytes, sizeof(header));
-    header.target_kind = kind;
-    header.target_dim = dim;
+    header.values_kind = kind;
+    header.values_dim = dim;
     memcpy(bytes + header.sections[section].at, &number, sizeof(number));
     header.sections[section].hash =
         sluice_hash64(bytes + header.sections[section].at, header.sections[section].bytes);
@@ -205,25 +221,43 @@ static sluice_status map_changed(struct sluice_manifest *manifest, uint32_t kind
 
 TEST(damaged_targets_are_found)
 {
-    CHECK_OK(map_changed(test_manifest_of_vectors(), SLUICE_TARGETS_VECTOR, 2,
-                         SLUICE_BINARY_TARGETS, 0x3f800000, NULL));
+    CHECK_OK(map_changed(test_manifest_of_vectors(), SLUICE_FIELD_VECTOR, 2, SLUICE_BINARY_VALUES,
+                         0x3f800000, NULL));
     CHECK_FAILS(SLUICE_E_CORRUPT, "target",
-                map_changed(test_manifest_of_vectors(), SLUICE_TARGETS_VECTOR, 2,
-                            SLUICE_BINARY_TARGETS, 0x7fc00000, sluice_test_err()));
-    CU_ASSERT_EQUAL(map_changed(test_manifest_of_vectors(), SLUICE_TARGETS_VECTOR, 3,
-                                SLUICE_BINARY_TARGETS, 0, NULL),
+                map_changed(test_manifest_of_vectors(), SLUICE_FIELD_VECTOR, 2,
+                            SLUICE_BINARY_VALUES, 0x7fc00000, sluice_test_err()));
+    CU_ASSERT_EQUAL(map_changed(test_manifest_of_vectors(), SLUICE_FIELD_VECTOR, 3,
+                                SLUICE_BINARY_VALUES, 0, NULL),
                     SLUICE_E_CORRUPT);
-    CU_ASSERT_EQUAL(map_changed(test_manifest_of_vectors(), SLUICE_TARGETS_BYTES, 0,
-                                SLUICE_BINARY_TARGETS, 0, NULL),
+    CU_ASSERT_EQUAL(map_changed(test_manifest_of_vectors(), SLUICE_FIELD_BYTES, 0,
+                                SLUICE_BINARY_VALUES, 0, NULL),
                     SLUICE_E_CORRUPT);
-    CHECK_OK(map_changed(test_manifest_of_bytes(false), SLUICE_TARGETS_BYTES, 0,
-                         SLUICE_BINARY_TARGET_ENDS, 3, NULL)); /* the second has the rest */
-    CU_ASSERT_EQUAL(map_changed(test_manifest_of_bytes(false), SLUICE_TARGETS_BYTES, 0,
-                                SLUICE_BINARY_TARGET_ENDS, 8, NULL),
+    CHECK_OK(map_changed(test_manifest_of_bytes(false), SLUICE_FIELD_BYTES, 0,
+                         SLUICE_BINARY_VALUE_ENDS, 3, NULL)); /* the second has the rest */
+    CU_ASSERT_EQUAL(map_changed(test_manifest_of_bytes(false), SLUICE_FIELD_BYTES, 0,
+                                SLUICE_BINARY_VALUE_ENDS, 8, NULL),
                     SLUICE_E_CORRUPT);
     CU_ASSERT_EQUAL(
-        map_changed(test_manifest_of_bytes(false), 3, 0, SLUICE_BINARY_TARGET_ENDS, 7, NULL),
+        map_changed(test_manifest_of_bytes(false), 3, 0, SLUICE_BINARY_VALUE_ENDS, 7, NULL),
         SLUICE_E_CORRUPT);
+}
+
+TEST(damaged_fields_are_found)
+{
+    const uint32_t len = 48; /* of the description: 3 lines, padded */
+    CHECK_OK(map_changed(test_manifest_of_fields(), 3, len, SLUICE_BINARY_LABELS, 0, NULL));
+    CU_ASSERT_EQUAL(
+        map_changed(test_manifest_of_fields(), 3, len - 8, SLUICE_BINARY_LABELS, 0, NULL),
+        SLUICE_E_CORRUPT);
+    CU_ASSERT_EQUAL(map_changed(test_manifest_of_fields(), 3, 0, SLUICE_BINARY_LABELS, 0, NULL),
+                    SLUICE_E_CORRUPT);
+    CU_ASSERT_EQUAL(map_changed(test_manifest_of_fields(), 2, 0, SLUICE_BINARY_LABELS, 0, NULL),
+                    SLUICE_E_CORRUPT);
+    CU_ASSERT_EQUAL(map_changed(test_manifest_of_fields(), 3, len, SLUICE_BINARY_VALUES, 0, NULL),
+                    SLUICE_E_CORRUPT);
+    CHECK_FAILS(SLUICE_E_CORRUPT, "values that end too early",
+                map_changed(test_manifest_of_fields(), 3, len, SLUICE_BINARY_VALUE_ENDS, 12,
+                            sluice_test_err()));
 }
 
 TEST(a_cut_file_is_corrupt)
@@ -266,7 +300,7 @@ TEST(another_dataset_or_version_is_told_from_damage)
                     SLUICE_E_NOT_FOUND);
     size_t len;
     uint8_t *bytes = sluice_test_read_file(test_path("v.bin"), &len);
-    bytes[8]++;
+    bytes[8] = SLUICE_BINARY_VERSION_FIELDS + 1;
     sluice_test_write_file(test_path("v.bin"), bytes, len);
     CU_ASSERT_EQUAL(sluice_manifest_map(test_path("v.bin"), &any, &read, NULL),
                     SLUICE_E_UNSUPPORTED);

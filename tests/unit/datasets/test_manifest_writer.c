@@ -111,17 +111,17 @@ TEST(targets_must_be_as_was_said)
     const struct sluice_manifest_writer_options options = {
         .num_entries = 2,
         .num_classes = 3,
-        .target_type = {SLUICE_TARGETS_VECTOR, 2},
-        .target_bytes = 12,
+        .fields = {1, {{{SLUICE_FIELD_VECTOR, 2}, SLUICE_TARGET_FIELD}}},
+        .values_bytes = 12,
     };
     struct sluice_manifest_writer *writer = NULL;
     struct sluice_manifest_entry row = test_rows[0];
     REQUIRE_OK(sluice_manifest_writer_create(&options, &writer, NULL));
     CU_ASSERT_EQUAL(sluice_manifest_writer_add(writer, &row, NULL), SLUICE_E_INVALID);
-    row.target = numbers;
-    row.target_bytes = 4;
+    row.values = numbers;
+    row.values_bytes = 4;
     CU_ASSERT_EQUAL(sluice_manifest_writer_add(writer, &row, NULL), SLUICE_E_INVALID);
-    row.target_bytes = 8;
+    row.values_bytes = 8;
     CHECK_OK(sluice_manifest_writer_add(writer, &row, NULL));
     row.path = test_rows[1].path;
     CHECK_FAILS(SLUICE_E_INVALID, "more bytes of targets",

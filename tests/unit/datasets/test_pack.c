@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "datasets/shards/shard.h"
+#include "datasets/tools/pack_fields.h"
 #include "support/test.h"
 
 #include <sys/stat.h>
@@ -159,16 +160,17 @@ TEST(labels_of_a_table_are_kept)
 }
 
 static struct sluice_manifest *list_with(const char *name, const char *target,
-                                         enum sluice_target_kind kind)
+                                         enum sluice_field_kind kind)
 {
-    const struct sluice_manifest_options options = {.with_shards = true, .target = {target, kind}};
+    struct sluice_manifest_options options = {.with_shards = true, .fields = {1, {{.kind = kind}}}};
+    snprintf(options.fields.of[0].from, sizeof(options.fields.of[0].from), "%s", target);
     struct sluice_manifest *manifest = NULL;
     REQUIRE_OK(sluice_manifest_list(sluice_test_path(name), &options, &manifest, NULL, NULL));
     return manifest;
 }
 
 /* Packs and unpacks `name` with targets: those that come back are the same. */
-static void expect_same_targets(const char *name, enum sluice_target_kind kind)
+static void expect_same_targets(const char *name, enum sluice_field_kind kind)
 {
     char tars[64], back[64];
     struct sluice_pack_summary summary;
@@ -183,15 +185,84 @@ static void expect_same_targets(const char *name, enum sluice_target_kind kind)
         sluice_unpack(sluice_test_path(tars), all[1], sluice_test_path(back), &summary, NULL));
     all[2] = list_with(back, "target", kind);
     for (int k = 1; k < 3; k++) {
-        CU_ASSERT_EQUAL(all[k]->target_type.kind, kind);
+        CU_ASSERT_EQUAL(all[k]->fields.of[0].type.kind, kind);
         CU_ASSERT_EQUAL_FATAL(all[k]->num_entries, all[0]->num_entries);
         for (size_t i = 0; i < all[0]->num_entries; i++) {
             const struct sluice_manifest_entry x = sluice_manifest_at(all[0], i),
                                                y = sluice_manifest_at(all[k], i);
             CU_ASSERT_EQUAL(x.label, y.label);
-            CU_ASSERT(sluice_target_is_same(x.target, x.target_bytes, y.target, y.target_bytes));
+            CU_ASSERT(sluice_field_is_same(x.values, x.values_bytes, y.values, y.values_bytes));
         }
     }
+    for (int k = 0; k < 3; k++)
+        sluice_manifest_destroy(all[k]);
+}
+
+/* The values of the second field: text. */
+static void expect_text(const struct sluice_manifest *manifest, size_t i, const char *want)
+{
+    const struct sluice_manifest_entry entry = sluice_manifest_at(manifest, i);
+    const struct sluice_field_value value =
+        sluice_fields_value(&manifest->fields, 1, entry.values, entry.values_bytes);
+    CU_ASSERT(sluice_field_is_same(value.at, value.bytes, want, strlen(want)));
+}
+
+TEST(several_fields_are_kept)
+{
+    struct sluice_manifest_options options = {.with_shards = true,
+                                              .fields = {3,
+                                                         {{"objects", SLUICE_FIELD_BOXES, "boxes"},
+                                                          {"say", SLUICE_FIELD_TEXT, "caption"},
+                                                          {"y", SLUICE_FIELD_VECTOR, ""}}}};
+    struct sluice_manifest *all[3];
+    struct sluice_pack_summary summary;
+    put("fields/1.jpg", "one");
+    put("fields/2.jpg", "two");
+    put("fields/metadata.jsonl",
+        "{\"file_name\": \"1.jpg\", \"label\": 3, \"objects\": [[0.1, 2, 3, 4, 5]], \"say\": "
+        "\"a \\\"cat\\\",\", \"y\": [1, 2]}\n"
+        "{\"file_name\": \"2.jpg\", \"label\": 4, \"objects\": [], \"say\": \"\", \"y\": [3, "
+        "4]}\n");
+    REQUIRE_OK(sluice_manifest_list(sluice_test_path("fields"), &options, &all[0], NULL, NULL));
+    REQUIRE_OK(sluice_pack(sluice_test_path("fields"), all[0], sluice_test_path("fields-tars"), 1,
+                           &summary, NULL));
+    options.fields = (struct sluice_field_sources){3,
+                                                   {{".boxes", SLUICE_FIELD_BOXES, ""},
+                                                    {".caption", SLUICE_FIELD_TEXT, ""},
+                                                    {".y", SLUICE_FIELD_VECTOR, ""}}};
+    REQUIRE_OK(
+        sluice_manifest_list(sluice_test_path("fields-tars"), &options, &all[1], NULL, NULL));
+    REQUIRE_OK(sluice_unpack(sluice_test_path("fields-tars"), all[1],
+                             sluice_test_path("fields-back"), &summary, NULL));
+    options.fields = (struct sluice_field_sources){3,
+                                                   {{"boxes", SLUICE_FIELD_BOXES, ""},
+                                                    {"caption", SLUICE_FIELD_TEXT, ""},
+                                                    {"y", SLUICE_FIELD_VECTOR, ""}}};
+    REQUIRE_OK(
+        sluice_manifest_list(sluice_test_path("fields-back"), &options, &all[2], NULL, NULL));
+    for (int k = 0; k < 3; k++) {
+        CU_ASSERT(sluice_fields_are_same(&all[0]->fields, &all[k]->fields));
+        for (size_t i = 0; i < 2; i++) {
+            const struct sluice_manifest_entry x = sluice_manifest_at(all[0], i),
+                                               y = sluice_manifest_at(all[k], i);
+            CU_ASSERT_EQUAL(x.label, y.label);
+            CU_ASSERT(sluice_field_is_same(x.values, x.values_bytes, y.values, y.values_bytes));
+        }
+        expect_text(all[k], 0, "a \"cat\",");
+        expect_text(all[k], 1, "");
+    }
+    char text[SLUICE_PACKED_OPTIONS];
+    sluice_packed_options(&all[0]->fields, true, text);
+    CU_ASSERT_STRING_EQUAL(
+        text, " --target '.boxes:boxes' --target '.caption:text' --target '.y:vector'");
+    strcpy(all[0]->fields.of[1].name, "cls");
+    CHECK_FAILS(SLUICE_E_UNSUPPORTED, "field 'cls' cannot be the suffix",
+                sluice_pack(sluice_test_path("fields"), all[0], sluice_test_path("fields-cls"), 1,
+                            &summary, sluice_test_err()));
+    strcpy(all[0]->fields.of[1].name, "label");
+    CHECK_FAILS(SLUICE_E_UNSUPPORTED, "field 'label' cannot be a column",
+                sluice_unpack(sluice_test_path("fields"), all[0], sluice_test_path("fields-label"),
+                              &summary, sluice_test_err()));
     for (int k = 0; k < 3; k++)
         sluice_manifest_destroy(all[k]);
 }
@@ -201,23 +272,23 @@ TEST(targets_are_kept)
     put("words/1.jpg", "one");
     put("words/2.jpg", "two");
     put("words/labels.csv", "path,label,y\n1.jpg,5,\"a \"\"cat\"\",\r\n\t\"\n2.jpg,0,\n");
-    expect_same_targets("words", SLUICE_TARGETS_BYTES);
+    expect_same_targets("words", SLUICE_FIELD_BYTES);
     put("numbers/1.jpg", "one");
     put("numbers/2.jpg", "two");
     put("numbers/labels.csv", "path,label,y\n1.jpg,5,\"0.1,-2\"\n2.jpg,0,1e-30 3\n");
-    expect_same_targets("numbers", SLUICE_TARGETS_VECTOR);
+    expect_same_targets("numbers", SLUICE_FIELD_VECTOR);
 
     struct sluice_pack_summary summary;
     struct sluice_err err = {0};
     put("one-key/1.a.jpg", "one");
     put("one-key/1.b.jpg", "two");
     put("one-key/labels.csv", "path,y\n1.a.jpg,0\n1.b.jpg,1\n");
-    struct sluice_manifest *manifest = list_with("one-key", "y", SLUICE_TARGETS_BYTES);
+    struct sluice_manifest *manifest = list_with("one-key", "y", SLUICE_FIELD_BYTES);
     CU_ASSERT_EQUAL(sluice_pack(sluice_test_path("one-key"), manifest, sluice_test_path("one-tars"),
                                 1, &summary, &err),
                     SLUICE_E_INVALID);
     CU_ASSERT_STRING_EQUAL(err.text, "1.a.jpg and 1.b.jpg: one key, and two targets");
-    ((char *)(uintptr_t)manifest->rows[0].target)[0] = '\0';
+    ((char *)(uintptr_t)manifest->rows[0].values)[0] = '\0';
     err = (struct sluice_err){0};
     CU_ASSERT_EQUAL(sluice_unpack(sluice_test_path("one-key"), manifest,
                                   sluice_test_path("one-back"), &summary, &err),

@@ -352,6 +352,44 @@ static void check_targets(const char *const *settings)
     sluice_loader_close(loader);
 }
 
+static void check_fields(const char *const *settings)
+{
+    struct sluice_loader *loader = opened(settings);
+    CU_ASSERT_EQUAL(sluice_loader_info(loader)->target_kind, SLUICE_TARGETS_BYTES);
+    CU_ASSERT_EQUAL_FATAL(sluice_loader_num_fields(loader), 2);
+    CU_ASSERT_STRING_EQUAL(sluice_loader_field(loader, 0).name, "caption");
+    CU_ASSERT_EQUAL(sluice_loader_field(loader, 0).kind, SLUICE_FIELD_TEXT);
+    CU_ASSERT_STRING_EQUAL(sluice_loader_field(loader, 1).name, "boxes");
+    CU_ASSERT_EQUAL(sluice_loader_field(loader, 1).kind, SLUICE_FIELD_BOXES);
+    for (unsigned i = 0; i < NUM_IMAGES; i++) {
+        const float corners[4] = {0, 0, (float)i, (float)i};
+        size_t bytes = 99;
+        const char *caption = sluice_loader_field_value(loader, 0, i, &bytes);
+        CU_ASSERT_PTR_NOT_NULL_FATAL(caption);
+        CU_ASSERT_EQUAL_FATAL(bytes, i);
+        CU_ASSERT(i == 0 || caption[i - 1] == 'a' + (int)i);
+        CU_ASSERT_PTR_EQUAL(sluice_loader_target(loader, i, &bytes), caption);
+        const char *box = sluice_loader_field_value(loader, 1, i, &bytes);
+        CU_ASSERT_EQUAL_FATAL(bytes, i ? 20 : 0);
+        CU_ASSERT(i == 0 || (memcmp(box, corners, sizeof(corners)) == 0 && (uint8_t)box[16] == i));
+        CU_ASSERT_EQUAL((uintptr_t)box % 4, 0);
+    }
+    sluice_loader_close(loader);
+}
+
+TEST(fields_are_there_from_a_folder_and_from_a_server)
+{
+    write_fields();
+    check_fields(local());
+    struct sluice_server *server = NULL;
+    REQUIRE_OK(sluice_server_start(image_root(), NULL, 0, &server, NULL));
+    const char *const remote[] = {"host", sluice_server_address(server), "dataset-mode",
+                                  "remote_nooff", NULL};
+    check_fields(remote);
+    sluice_server_stop(server);
+    remove_targets();
+}
+
 TEST(targets_are_there_from_a_folder_and_from_a_server)
 {
     size_t bytes;

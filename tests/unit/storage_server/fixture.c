@@ -63,11 +63,37 @@ void write_targets(void)
     char path[600], target[NUM_IMAGES];
     snprintf(path, sizeof(path), "%s/" IMAGE_MANIFEST, image_root());
     must(sluice_manifest_scan(image_root(), NULL, &builder.manifest, NULL) == SLUICE_OK, "no list");
-    builder.manifest->target_type.kind = SLUICE_TARGETS_BYTES;
+    builder.manifest->fields =
+        (struct sluice_fields){.num = 1, .of = {{{SLUICE_FIELD_BYTES, 0}, SLUICE_TARGET_FIELD}}};
     for (size_t i = 0; i < NUM_IMAGES; i++) {
         memset(target, 'a' + (int)i, sizeof(target));
-        must(sluice_manifest_set_target(&builder, i, target, i, NULL) == SLUICE_OK, "no memory");
+        must(sluice_manifest_set_field(&builder, i, 0, target, i, NULL) == SLUICE_OK, "no memory");
     }
+    must(sluice_manifest_write(builder.manifest, path, NULL) == SLUICE_OK, "no manifest");
+    sluice_manifest_destroy(builder.manifest);
+}
+
+void write_fields(void)
+{
+    struct sluice_manifest_builder builder = {0};
+    char path[600], caption[NUM_IMAGES];
+    snprintf(path, sizeof(path), "%s/" IMAGE_MANIFEST, image_root());
+    must(sluice_manifest_scan(image_root(), NULL, &builder.manifest, NULL) == SLUICE_OK, "no list");
+    builder.manifest->fields = (struct sluice_fields){
+        .num = 2, .of = {{{SLUICE_FIELD_TEXT, 0}, "caption"}, {{SLUICE_FIELD_BOXES, 0}, "boxes"}}};
+    for (size_t i = 0; i < NUM_IMAGES; i++) {
+        const float corners[4] = {0, 0, (float)i, (float)i};
+        const uint32_t label = (uint32_t)i;
+        char box[sizeof(corners) + sizeof(label)];
+        memcpy(box, corners, sizeof(corners));
+        memcpy(box + sizeof(corners), &label, sizeof(label));
+        memset(caption, 'a' + (int)i, sizeof(caption));
+        must(sluice_manifest_set_field(&builder, i, 0, caption, i, NULL) == SLUICE_OK &&
+                 sluice_manifest_set_field(&builder, i, 1, box, i ? sizeof(box) : 0, NULL) ==
+                     SLUICE_OK,
+             "no memory");
+    }
+    must(sluice_manifest_finish_fields(&builder, NULL) == SLUICE_OK, "no memory");
     must(sluice_manifest_write(builder.manifest, path, NULL) == SLUICE_OK, "no manifest");
     sluice_manifest_destroy(builder.manifest);
 }

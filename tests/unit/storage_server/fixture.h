@@ -29,6 +29,9 @@ const char *image_root(void);
  * Remove it again. */
 #define IMAGE_MANIFEST "sluice-manifest.tsv"
 void write_targets(void);
+/* The same with two fields: "caption", a text of i bytes 'a' + i, and "boxes", one box 0 0 i i of
+ * class i, of image 0 none. */
+void write_fields(void);
 void remove_targets(void);
 /* The path of sample `id` within it, and on disk (both static, per id). */
 const char *image_name(unsigned id);

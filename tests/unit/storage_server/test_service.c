@@ -1,6 +1,7 @@
 #include "storage_server/services/service.h"
 
 #include "base/cpu.h"
+#include "datasets/list/fields.h"
 #include "fixture.h"
 #include "op/pipeline.h"
 #include "support/test.h"
@@ -189,6 +190,106 @@ TEST(packed_rows_have_targets_and_plain_ones_have_none)
     CU_ASSERT_EQUAL(got.num_samples_here, NUM_IMAGES);
     sluice_wire_list_clear(&got);
     client_close(client);
+    fixture_end(&f);
+    remove_targets();
+}
+
+static sluice_status take_fields(void *ctx, const struct sluice_list_row *row,
+                                 struct sluice_err *err)
+{
+    static const struct sluice_fields fields = {
+        2, {{{SLUICE_FIELD_TEXT, 0}, "caption"}, {{SLUICE_FIELD_BOXES, 0}, "boxes"}}};
+    unsigned *id = ctx;
+    (void)err;
+    CU_ASSERT_PTR_NULL(sluice_fields_values_flaw(&fields, row->target, row->target_bytes));
+    CU_ASSERT_EQUAL(sluice_fields_value(&fields, 0, row->target, row->target_bytes).bytes, *id);
+    CU_ASSERT_EQUAL(sluice_fields_value(&fields, 1, row->target, row->target_bytes).bytes,
+                    *id ? SLUICE_BOX_BYTES : 0);
+    ++*id;
+    return SLUICE_OK;
+}
+
+static sluice_status take_none(void *ctx, const struct sluice_list_row *row, struct sluice_err *err)
+{
+    unsigned *id = ctx;
+    (void)err;
+    CU_ASSERT_PTR_NULL(row->target);
+    ++*id;
+    return SLUICE_OK;
+}
+
+/* The hash of the list as clients have it that ask for fields, or do not. */
+static uint64_t list_hash_of(struct fixture *f, bool has_fields)
+{
+    struct sluice_wire_hello hello = {.protocol_version = SLUICE_WIRE_PROTOCOL_VERSION,
+                                      .has_fields = has_fields};
+    struct sluice_wire_hello answer = {0};
+    CU_ASSERT_EQUAL_FATAL(say_hello(f, &hello, &answer, NULL), SLUICE_RPC_OK);
+    const uint64_t hash = answer.list_hash;
+    sluice_wire_hello_clear(&answer);
+    return hash;
+}
+
+/* Packed rows for a client of an earlier version. */
+static void list_as_before(struct fixture *f, struct sluice_wire_list *got)
+{
+    static const uint8_t packed[] = {3 << 3, 1}; /* field 3: true */
+    struct sluice_message request = {0};
+    REQUIRE_OK(sluice_message_append_copy(&request, packed, sizeof(packed), NULL));
+    struct client *client = client_open(f, SLUICE_METHOD_LIST_SAMPLES);
+    client_send(client, &request);
+    client_half_close(client);
+    CU_ASSERT_EQUAL(client_await_done(client, NULL), SLUICE_RPC_OK);
+    REQUIRE_OK(sluice_wire_get_list_reply(client_message(client, 0), got, NULL));
+    client_close(client);
+}
+
+TEST(fields_go_to_those_who_ask_for_them)
+{
+    struct client *client;
+    struct sluice_wire_list got = {0};
+    unsigned id = 0;
+    struct fixture f = fixture_init();
+    fixture_start(&f);
+    const uint64_t hash_without = list_hash_of(&f, false);
+    fixture_end(&f);
+    write_fields();
+    f = fixture_init();
+    fixture_start(&f);
+    CU_ASSERT_EQUAL(list_rows(&f, "", 0, true, &client), SLUICE_RPC_OK);
+    REQUIRE_OK(sluice_wire_get_list_reply(client_message(client, 0), &got, NULL));
+    CU_ASSERT_STRING_EQUAL(got.fields, "caption\ttext\t0\nboxes\tboxes\t0\n");
+    CHECK_OK(sluice_list_block_unpack(&got.packed, take_fields, &id, NULL));
+    CU_ASSERT_EQUAL(id, NUM_IMAGES);
+    sluice_wire_list_clear(&got);
+    client_close(client);
+
+    id = 0;
+    list_as_before(&f, &got);
+    CU_ASSERT(got.target_kind == 0 && got.target_bytes == 0 && !got.packed.has_targets);
+    CU_ASSERT_STRING_EQUAL(got.fields, "");
+    CHECK_OK(sluice_list_block_unpack(&got.packed, take_none, &id, NULL));
+    CU_ASSERT_EQUAL(id, NUM_IMAGES);
+    sluice_wire_list_clear(&got);
+    CU_ASSERT_EQUAL(list_hash_of(&f, false), hash_without);
+    CU_ASSERT_NOT_EQUAL(list_hash_of(&f, true), hash_without);
+    fixture_end(&f);
+    remove_targets();
+}
+
+TEST(a_client_of_before_has_one_vector_or_bytes_as_its_target)
+{
+    struct sluice_wire_list got = {0};
+    unsigned id = 0;
+    write_targets();
+    struct fixture f = fixture_init();
+    fixture_start(&f);
+    list_as_before(&f, &got);
+    CU_ASSERT(got.target_kind == SLUICE_TARGETS_BYTES && got.packed.has_targets);
+    CHECK_OK(sluice_list_block_unpack(&got.packed, take_target, &id, NULL));
+    CU_ASSERT_EQUAL(id, NUM_IMAGES);
+    sluice_wire_list_clear(&got);
+    CU_ASSERT_EQUAL(list_hash_of(&f, false), list_hash_of(&f, true));
     fixture_end(&f);
     remove_targets();
 }
