@@ -362,8 +362,8 @@ struct sluice_geometry {
      * All 0: every pixel of the row shows the same point. */
     double matrix[9];
     uint32_t height, width; /* of the file's image, upright if the pipeline turns it */
-    /* The box that the first cropping op kept, in pixels of its input; the whole image if none
-     * crops. */
+    /* The box that the first cropping op kept, in pixels of its input, or with fit_bucket of its
+     * input resized; the whole image if none crops. */
     uint32_t crop_top, crop_left, crop_height, crop_width;
     bool is_flipped; /* left to right, by hflip */
 };

@@ -182,10 +182,13 @@ void sluice_pipeline_geometry(const struct sluice_pipeline *pipeline,
             const struct sluice_resample *r = &list[0].drawn.resample;
             append_resample(made.matrix, r);
             if (!has_crop && !type->takes_whole) {
-                made.crop_left = r->from.left;
-                made.crop_top = r->from.top;
-                made.crop_width = r->from.width;
-                made.crop_height = r->from.height;
+                const bool cuts_result =
+                    r->keep.width < r->to.width || r->keep.height < r->to.height;
+                const struct sluice_box *kept = cuts_result ? &r->keep : &r->from;
+                made.crop_left = kept->left;
+                made.crop_top = kept->top;
+                made.crop_width = kept->width;
+                made.crop_height = kept->height;
                 has_crop = true;
             }
             size = r->out;

@@ -53,7 +53,7 @@ class Loader(Batches):
     geometry        yield a dict, on the host, of where the rows' pixels come from: "matrix" float64 [rows, 3, 3], from
                     (x, y, 1) in pixels of the file to the row's; "size" int64 [rows, 2], height and width of the
                     file's image, upright if the pipeline turns it; "crop" int64 [rows, 4], top, left, height and
-                    width of what the first op that crops kept of its input; "flip" bool [rows].  With several views
+                    width of what the first op that crops kept of its input, or with fit_bucket of that resized; "flip" bool [rows].  With several views
                     a list of dicts
     drop_last       leave out a last batch that is not full
     shuffle         False: the dataset's own order

@@ -149,6 +149,15 @@ TEST(the_crop_is_what_the_first_cropping_op_kept_of_its_input)
               middle.crop_height == 20);
 }
 
+TEST(the_crop_of_a_bucket_is_of_the_resized_image)
+{
+    const struct sluice_file_image image = {300, 100, 1};
+    const struct sluice_geometry g = geometry_of("decode,fit_bucket=50x100/60x60", 0, &image);
+    CU_ASSERT(g.crop_top == 0 && g.crop_left == 25 && g.crop_width == 100 && g.crop_height == 50);
+    check_matrix("decode,fit_bucket=50x100/60x60", 300, 100,
+                 (const double[]){0.5, 0, -25, 0, 0.5, 0, 0, 0, 1});
+}
+
 TEST(the_crop_and_flip_are_those_of_the_draws)
 {
     const char *spec = "decode,random_resized_crop=24,hflip,color=1.5,hflip=0.3";
