@@ -273,6 +273,12 @@ CROPS = [f"fit_bucket={BUCKETS}:crop=random:filter={name},hflip" for name in FIL
 CROPS += [f"random_resized_crop={side}:scale=0.01-1:ratio=1/4-4:filter={name},hflip" for side in (9, 31, 70) for name in FILTERS]
 MIXED = [f"augmix={severity}:filter={name}:fill=9/99/200,hflip" for severity in (1, 3, 10) for name in ("nearest", "bilinear")]
 MIXED += ["random_resized_crop=40,invert:p=0.5,augmix=10:width=8:depth=5:filter=random,augmix=5:all_ops=0:alpha=0.1:p=0.5"] * 3
+# DINOv2's, but for torchvision's blur, which only comes close.
+DINO = ("hflip,color_jitter=0.4:contrast=0.4:saturation=0.2:hue=0.1:p=0.8,grayscale:p=0.2,pil_blur=0.1-2:p=0.5,solarize:p=0.2")
+VIEWS = [f"views(2x[random_resized_crop=44:scale=0.32-1:filter=bicubic,{DINO}],"
+         f"8x[random_resized_crop=19:scale=0.05-0.32:filter=bicubic,{DINO}])"] * 4
+VIEWS += ["random_crop=40:padding=4,views([hflip,resize=20x30:filter=random],2x[random_crop=20],[augmix=3])",
+          "views([random_resized_crop=20:draws=1,hflip:draws=2],[random_resized_crop=41:draws=1,hflip:draws=2],[center_crop=9])"]
 BY_VALUE = {name: OPS[name][0] for name in ("solarize", "solarize_add", "posterize", "brightness", "contrast", "color",
                                             "sharpness", "hue", "pil_blur")}
 
@@ -317,6 +323,9 @@ def replay(image, ops, is_pillow13):
             for weight, branch in zip(op["weights"][1:], op["branches"], strict=True):
                 mixed += np.float32(weight) * np.asarray(replay(image, branch, is_pillow13)).astype(np.float32)
             image = Image.fromarray(mixed.astype(np.uint8))
+        elif name == "views":
+            views = [np.asarray(replay(image, drawn, is_pillow13)) for drawn in op["views"]]
+            image = np.concatenate([view.ravel() for view in views])
         elif name == "channel_permute":
             image = Image.merge("RGB", [image.getchannel(c) for c in op["order"]])
         elif name in BY_VALUE:
@@ -330,8 +339,8 @@ def replay(image, ops, is_pillow13):
 def compare_drawn(program, images, files, folder):
     """(compared, wrong): samples of a whole policy, replayed."""
     compared = wrong = 0
-    policies = [f"decode,{policy}" for policy in [POLICY] * 12 + PADDED + WARPED + MIXED + CROPS]
-    policies += [f"decode=pillow13,{policy}" for policy in CROPS + ["resize=24,center_crop=21"]]
+    policies = [f"decode,{policy}" for policy in [POLICY] * 12 + PADDED + WARPED + MIXED + CROPS + VIEWS]
+    policies += [f"decode=pillow13,{policy}" for policy in CROPS + VIEWS[:1] + ["resize=24,center_crop=21"]]
     for epoch, policy in enumerate(policies):
         done = subprocess.run([program, "tensor", "--draws", "--epoch", str(epoch), "--pipeline", policy, "-o",
                                folder / "out", *files], capture_output=True, text=True, check=True)
