@@ -235,8 +235,10 @@ static float hash(struct bench *bench, size_t num_rows)
     for (size_t i = 0; i < num_rows; i++)
         bench->items[i] = (struct sluice_gpu_hash_item){bench->numbers[i], bench->numbers[i]};
     must_cuda(cudaEventRecord(bench->hash_start, bench->stream));
-    must_cuda(sluice_gpu_launch_hash(bench->stream, bench->device_rows, bench->row_bytes,
-                                     bench->items, (uint32_t)num_rows, bench->hashes));
+    const struct sluice_gpu_row_views views =
+        sluice_gpu_row_views_of(&sluice_gpu_decoder_batch(bench->decoder)->limits);
+    must_cuda(sluice_gpu_launch_hash(bench->stream, bench->device_rows, &views, bench->items,
+                                     (uint32_t)num_rows, bench->hashes));
     must_cuda(cudaEventRecord(bench->hash_end, bench->stream));
     must_cuda(cudaEventSynchronize(bench->hash_end));
     must_cuda(cudaEventElapsedTime(&ms, bench->hash_start, bench->hash_end));

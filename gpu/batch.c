@@ -33,7 +33,7 @@ sluice_status sluice_gpu_limits_check(const struct sluice_gpu_limits *limits,
     }
     if (!is_good || !limits->max_samples || !limits->max_file_bytes || !limits->max_pixels ||
         limits->max_samples > 1u << 20 || limits->max_file_bytes > most ||
-        limits->max_pixels > most)
+        limits->max_pixels > most || sluice_gpu_row_bytes(limits) > most)
         return sluice_fail(err, SLUICE_E_INVALID, "limits of a batch that are 0 or too large");
     const uint64_t samples = limits->max_samples;
     const struct sluice_gpu_sizes sizes = {

@@ -35,7 +35,8 @@ cudaError_t sluice_gpu_launch_pixels(cudaStream_t stream, const struct sluice_gp
 
 /* hashes[i] is the hash of items[i].  All three arrays are in memory that the device can access.
  * `rows` is 8-byte aligned and readable up to a multiple of 8 bytes. */
-cudaError_t sluice_gpu_launch_hash(cudaStream_t stream, const uint8_t *rows, uint64_t row_bytes,
+cudaError_t sluice_gpu_launch_hash(cudaStream_t stream, const uint8_t *rows,
+                                   const struct sluice_gpu_row_views *views,
                                    const struct sluice_gpu_hash_item *items, uint32_t num_items,
                                    struct sluice_gpu_hash *hashes);
 

@@ -155,7 +155,7 @@ sluice_status sluice_gpu_decode_host(const struct sluice_gpu_batch *batch, uint8
         .pixels = alloc(batch->used.pixels, sizeof(uint32_t), false),
         .rows = rows,
         .faults = alloc(batch->num_samples, sizeof(uint32_t), true),
-        .row_bytes = sluice_gpu_row_bytes(&batch->limits),
+        .capacity = batch->limits.max_samples,
         .num_samples = batch->num_samples,
         .num_views = batch->limits.num_views,
     };
@@ -198,14 +198,13 @@ static struct sluice_gpu_hash hash(const struct sluice_gpu_hash_input *input,
                                     .low = sluice_gpu_hash_merge(input, shared, 0)};
 }
 
-void sluice_gpu_hash_host(const uint8_t *rows, size_t row_bytes,
+void sluice_gpu_hash_host(const uint8_t *rows, const struct sluice_gpu_row_views *views,
                           const struct sluice_gpu_hash_item *items, uint32_t num_items,
                           struct sluice_gpu_hash *hashes)
 {
     struct sluice_gpu_hash_shared shared = {.accumulators = {0}};
     for (uint32_t i = 0; i < num_items; i++) {
-        const struct sluice_gpu_hash_input input =
-            sluice_gpu_hash_input_of(rows, row_bytes, &items[i]);
+        const struct sluice_gpu_hash_input input = sluice_gpu_hash_input_of(rows, views, &items[i]);
         hashes[i] = hash(&input, &shared);
     }
 }

@@ -28,9 +28,9 @@ struct sluice_gpu_memory {
     /* Red, green, blue in a word's low bytes, after the pass across; and scratch memory of what
      * follows the pass down (pixel_kernels.h). */
     uint32_t *pixels;
-    uint8_t *rows;    /* the result */
-    uint32_t *faults; /* not 0: the sample is not to be used */
-    uint64_t row_bytes;
+    uint8_t *rows;     /* the result */
+    uint32_t *faults;  /* not 0: the sample is not to be used */
+    uint64_t capacity; /* rows of the result (struct sluice_gpu_row_views) */
     uint32_t num_samples, num_views;
     uint32_t max_width, max_height; /* of a view */
 };
@@ -49,11 +49,13 @@ sluice_gpu_view_of(const struct sluice_gpu_sample *sample, uint32_t view)
     return (const struct sluice_gpu_view *)(sample + 1) + view;
 }
 
-SLUICE_KERNEL_INLINE uint8_t *sluice_gpu_row_of(const struct sluice_gpu_memory *memory,
-                                                const struct sluice_gpu_sample *sample,
-                                                const struct sluice_gpu_view *view)
+/* The view's pixels in the result. */
+SLUICE_KERNEL_INLINE uint8_t *sluice_gpu_pixels_of(const struct sluice_gpu_memory *memory,
+                                                   const struct sluice_gpu_sample *sample,
+                                                   const struct sluice_gpu_view *view)
 {
-    return memory->rows + memory->row_bytes * sample->row + view->row_at;
+    const uint64_t bytes = (uint64_t)view->across.count * view->down.count * 3;
+    return memory->rows + memory->capacity * view->row_at + bytes * sample->row;
 }
 
 /* Whether four pixels of lines of `width` pixels from `row` on are three whole words. */

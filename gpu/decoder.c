@@ -73,7 +73,7 @@ static sluice_status alloc_all(struct sluice_gpu_decoder *decoder,
 
 static void set_views(struct sluice_gpu_memory *memory, const struct sluice_gpu_limits *limits)
 {
-    memory->row_bytes = sluice_gpu_row_bytes(limits);
+    memory->capacity = limits->max_samples;
     memory->num_views = limits->num_views;
     for (uint32_t v = 0; v < limits->num_views; v++) {
         const struct sluice_gpu_view_size *size = &limits->views[v];

@@ -35,7 +35,7 @@ uint64_t sluice_gpu_decoder_bytes(const struct sluice_gpu_decoder *decoder);
 struct sluice_gpu_batch *sluice_gpu_decoder_batch(struct sluice_gpu_decoder *decoder);
 
 /* Queues the decoding on `stream` (a cudaStream_t).  `rows` is the device's memory, 16-byte
- * aligned, max_samples x sluice_gpu_row_bytes(); rows without a sample in the batch stay
+ * aligned, as sluice_gpu_row_views_of() says; rows without a sample in the batch stay
  * unchanged.  Later work on the stream sees the finished rows. */
 SLUICE_MUST_USE sluice_status sluice_gpu_decoder_start(struct sluice_gpu_decoder *decoder,
                                                        uint8_t *rows, void *stream,

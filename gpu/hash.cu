@@ -6,12 +6,12 @@ namespace
 
 /* A block of threads a row. */
 __global__ void __launch_bounds__(SLUICE_GPU_HASH_THREADS)
-    hash(const uint8_t *rows, uint64_t row_bytes, const sluice_gpu_hash_item *items,
+    hash(const uint8_t *rows, const sluice_gpu_row_views views, const sluice_gpu_hash_item *items,
          sluice_gpu_hash *hashes)
 {
     __shared__ sluice_gpu_hash_shared shared;
     const sluice_gpu_hash_item item = items[blockIdx.x];
-    const sluice_gpu_hash_input input = sluice_gpu_hash_input_of(rows, row_bytes, &item);
+    const sluice_gpu_hash_input input = sluice_gpu_hash_input_of(rows, &views, &item);
     const uint64_t num_blocks = sluice_gpu_hash_num_blocks(&input);
     for (uint64_t first = 0; first < num_blocks; first += SLUICE_GPU_HASH_BLOCKS_AT_ONCE) {
         const uint32_t num = sluice_gpu_hash_num_at_once(num_blocks, first);
@@ -32,11 +32,12 @@ __global__ void __launch_bounds__(SLUICE_GPU_HASH_THREADS)
 
 } // namespace
 
-cudaError_t sluice_gpu_launch_hash(cudaStream_t stream, const uint8_t *rows, uint64_t row_bytes,
+cudaError_t sluice_gpu_launch_hash(cudaStream_t stream, const uint8_t *rows,
+                                   const sluice_gpu_row_views *views,
                                    const sluice_gpu_hash_item *items, uint32_t num_items,
                                    sluice_gpu_hash *hashes)
 {
-    hash<<<num_items, SLUICE_GPU_HASH_THREADS, 0, stream>>>(rows, row_bytes, items, hashes);
+    hash<<<num_items, SLUICE_GPU_HASH_THREADS, 0, stream>>>(rows, *views, items, hashes);
     return cudaGetLastError();
 }
 

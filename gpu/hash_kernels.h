@@ -48,18 +48,20 @@ SLUICE_KERNEL_CONST uint64_t sluice_gpu_hash_start[8] = {
 /* A row and its label. */
 struct sluice_gpu_hash_input {
     const uint64_t *words; /* of all rows; readable up to a multiple of 8 bytes */
-    uint64_t at, row_bytes;
+    const struct sluice_gpu_row_views *views;
+    uint64_t row, row_bytes;
     uint64_t label;
 };
 
 SLUICE_KERNEL_INLINE struct sluice_gpu_hash_input
-sluice_gpu_hash_input_of(const uint8_t *rows, uint64_t row_bytes,
+sluice_gpu_hash_input_of(const uint8_t *rows, const struct sluice_gpu_row_views *views,
                          const struct sluice_gpu_hash_item *item)
 {
     struct sluice_gpu_hash_input input;
     input.words = (const uint64_t *)(const void *)rows;
-    input.at = item->row * row_bytes;
-    input.row_bytes = row_bytes;
+    input.views = views;
+    input.row = item->row;
+    input.row_bytes = views->ends[views->num - 1];
     input.label = item->label;
     return input;
 }
@@ -78,17 +80,39 @@ SLUICE_KERNEL_INLINE uint64_t sluice_gpu_hash_load(const uint64_t *words, uint64
     return shift == 0 ? words[0] : words[0] >> shift | words[1] << (64 - shift);
 }
 
+/* The 8 bytes from byte `at` of the row on, which may be of several views. */
+SLUICE_KERNEL_INLINE uint64_t sluice_gpu_hash_row_word(const struct sluice_gpu_hash_input *input,
+                                                       uint64_t at)
+{
+    const struct sluice_gpu_row_views *views = input->views;
+    uint64_t start = 0, word = 0;
+    uint32_t v = 0;
+    for (; at >= views->ends[v]; v++)
+        start = views->ends[v];
+    for (uint32_t num = 0; num < 8;) {
+        const uint64_t end = views->ends[v];
+        const uint64_t place = views->capacity * start + input->row * (end - start) + at - start;
+        if (num == 0 && at + 8 <= end)
+            return sluice_gpu_hash_load(input->words, place);
+        for (uint64_t i = place; num < 8 && at < end; i++, at++, num++)
+            word |= (uint64_t)((const uint8_t *)input->words)[i] << 8 * num;
+        start = end;
+        v++;
+    }
+    return word;
+}
+
 /* The 8 bytes from byte `at` on of the row followed by its label. */
 SLUICE_KERNEL_INLINE uint64_t sluice_gpu_hash_word(const struct sluice_gpu_hash_input *input,
                                                    uint64_t at)
 {
     if (at + 8 <= input->row_bytes)
-        return sluice_gpu_hash_load(input->words, input->at + at);
+        return sluice_gpu_hash_row_word(input, at);
     if (at >= input->row_bytes)
         return input->label >> (at - input->row_bytes) * 8;
     /* Both: the last bytes of the row, then the label's first. */
     const uint32_t num_bits = (uint32_t)(input->row_bytes - at) * 8;
-    const uint64_t last = sluice_gpu_hash_load(input->words, input->at + input->row_bytes - 8);
+    const uint64_t last = sluice_gpu_hash_row_word(input, input->row_bytes - 8);
     return last >> (64 - num_bits) | input->label << num_bits;
 }
 

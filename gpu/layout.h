@@ -83,7 +83,7 @@ struct sluice_gpu_axis {
 struct sluice_gpu_view {
     struct sluice_gpu_axis across, down;
     uint32_t left, top;   /* of the box */
-    uint32_t row_at;      /* its pixels: bytes from the row's start */
+    uint32_t row_at;      /* bytes of the views before it, in a row */
     uint32_t first_pixel; /* of the batch's, after the pass across */
     uint32_t rows_at_once, columns_at_once, across_tasks;
     uint32_t calls_at, calls_bytes; /* from the sample's start; 0 bytes: no call */
@@ -103,6 +103,14 @@ struct sluice_gpu_sample {
     uint8_t unused;
     uint32_t row; /* of the batch that is made */
     struct sluice_gpu_plane planes[SLUICE_GPU_MAX_PLANES];
+};
+
+/* How rows stand in the memory of a batch: the first view of all `capacity` rows, then the second.
+ * A row's bytes, in the order of its views, end at ends[num - 1]. */
+struct sluice_gpu_row_views {
+    uint64_t capacity;
+    uint32_t num;
+    uint32_t ends[SLUICE_GPU_MAX_VIEWS];
 };
 
 /* A row to hash, and the hash, as struct sluice_hash128. */

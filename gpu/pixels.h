@@ -40,7 +40,7 @@ sluice_gpu_pixels_init(const struct sluice_gpu_memory *memory,
     p.width = view->across.count;
     p.height = view->down.count;
     p.num = (uint64_t)p.width * p.height;
-    p.row = sluice_gpu_row_of(memory, sample, view);
+    p.row = sluice_gpu_pixels_of(memory, sample, view);
     p.scratch = memory->pixels + view->first_pixel;
     p.is_by_fours = sluice_gpu_is_by_words(p.row, p.num);
     p.shared = shared;

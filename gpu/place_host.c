@@ -13,7 +13,7 @@ struct host_engine {
     sluice_status *statuses;
     struct sluice_gpu_hash *hashes;
     uint32_t num_hashes;
-    size_t row_bytes;
+    struct sluice_gpu_row_views views;
     uint64_t cpu_ns;
 };
 
@@ -112,7 +112,7 @@ static sluice_status host_engine_open(struct sluice_gpu_device *device,
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a lane");
     }
     sluice_gpu_batch_init(&engine->batch, limits, capacity, upload);
-    engine->row_bytes = sluice_gpu_row_bytes(limits);
+    engine->views = sluice_gpu_row_views_of(limits);
     engine->base = (struct sluice_gpu_engine){device, &engine->batch};
     *out = &engine->base;
     return SLUICE_OK;
@@ -155,7 +155,7 @@ static sluice_status host_hash(struct sluice_gpu_engine *base, const uint8_t *ro
     struct host_engine *engine = (struct host_engine *)base;
     const uint64_t start_ns = sluice_thread_cpu_ns();
     (void)err;
-    sluice_gpu_hash_host(rows, engine->row_bytes, items, num_items, engine->hashes);
+    sluice_gpu_hash_host(rows, &engine->views, items, num_items, engine->hashes);
     engine->num_hashes = num_items;
     engine->cpu_ns += sluice_thread_cpu_ns() - start_ns;
     return SLUICE_OK;

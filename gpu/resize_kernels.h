@@ -399,7 +399,7 @@ SLUICE_KERNEL_INLINE void sluice_gpu_down(const struct sluice_gpu_memory *memory
     uint32_t made[SLUICE_GPU_DOWN_PIXELS];
     for (uint32_t i = 0; i < SLUICE_GPU_DOWN_PIXELS; i++)
         made[i] = sluice_gpu_sums_round(&sums[i]);
-    uint8_t *out = sluice_gpu_row_of(memory, sample, view) + ((uint64_t)y * width + x) * 3;
+    uint8_t *out = sluice_gpu_pixels_of(memory, sample, view) + ((uint64_t)y * width + x) * 3;
     if (sluice_gpu_is_by_words(out, width)) {      /* SLUICE_GPU_DOWN_PIXELS is 4 */
         uint32_t *words = (uint32_t *)(void *)out; /* little endian */
         words[0] = made[0] | made[1] << 24;

@@ -50,8 +50,10 @@ struct sluice_gpu_sizes {
     uint64_t pixels;  /* words, between the passes of the resize */
 };
 
-/* Bytes of a row: the pixels of its views, one view after the other. */
+/* Bytes of a row: the pixels of its views. */
 uint64_t sluice_gpu_row_bytes(const struct sluice_gpu_limits *limits);
+/* How max_samples rows of at most UINT32_MAX bytes stand in memory. */
+struct sluice_gpu_row_views sluice_gpu_row_views_of(const struct sluice_gpu_limits *limits);
 
 /* A request to decode a file to one view.  The result equals sluice_codec_decode_region() of `box`,
  * then sluice_resize_rgb_part() with a bilinear or bicubic filter, then the kernel calls.  A sample

@@ -13,6 +13,15 @@ uint64_t sluice_gpu_row_bytes(const struct sluice_gpu_limits *limits)
     return bytes;
 }
 
+struct sluice_gpu_row_views sluice_gpu_row_views_of(const struct sluice_gpu_limits *limits)
+{
+    struct sluice_gpu_row_views views = {.capacity = limits->max_samples, .num = limits->num_views};
+    uint32_t end = 0;
+    for (uint32_t v = 0; v < limits->num_views; v++)
+        views.ends[v] = end += limits->views[v].width * limits->views[v].height * 3;
+    return views;
+}
+
 static sluice_status check_request(const struct sluice_gpu_view_size *size,
                                    const struct sluice_gpu_request *request, struct sluice_err *err)
 {

@@ -140,6 +140,16 @@ sluice_status gpu_test_reference(const struct sluice_gpu_limits *limits, const u
     return status;
 }
 
+void gpu_test_copy_row(const struct sluice_gpu_row_views *views, uint8_t *batch, uint32_t row,
+                       uint8_t *bytes, bool is_back)
+{
+    for (uint32_t v = 0, start = 0; v < views->num; start = views->ends[v++]) {
+        const size_t len = views->ends[v] - start;
+        uint8_t *place = batch + views->capacity * start + row * len;
+        memcpy(is_back ? place : bytes + start, is_back ? bytes + start : place, len);
+    }
+}
+
 void gpu_test_damage(struct sluice_rng *rng, struct sluice_buf *file)
 {
     for (uint32_t n = 1 + sluice_rng_below(rng, 3); n > 0; n--) {
@@ -224,7 +234,8 @@ struct run {
     struct sluice_gpu_batch *batch;
     gpu_test_decode_fn *decode;
     size_t row_bytes;
-    uint8_t *rows, *reference;
+    struct sluice_gpu_row_views views;
+    uint8_t *rows, *row, *reference;
     sluice_status statuses[SAMPLES];
     struct gpu_test_sample samples[SAMPLES];
 };
@@ -235,14 +246,17 @@ static void run_init(struct run *run, struct sluice_gpu_batch *batch, gpu_test_d
     CU_ASSERT_FATAL(batch->limits.max_samples >= SAMPLES);
     run->row_bytes = sluice_gpu_row_bytes(&batch->limits);
     run->rows = aligned_alloc(16, (batch->limits.max_samples * run->row_bytes + 15) / 16 * 16);
+    run->views = sluice_gpu_row_views_of(&batch->limits);
+    run->row = malloc(run->row_bytes);
     run->reference = malloc(run->row_bytes);
-    if (!run->rows || !run->reference)
+    if (!run->rows || !run->row || !run->reference)
         abort();
 }
 
 static void run_clear(struct run *run)
 {
     free(run->rows);
+    free(run->row);
     free(run->reference);
 }
 
@@ -276,21 +290,27 @@ static void describe(const struct gpu_test_sample *sample, const char *what)
            sample->index ? sample->index->step : 0);
 }
 
+/* Whether a row is the reference. */
+static bool is_equal_row(const struct run *run, uint32_t row)
+{
+    gpu_test_copy_row(&run->views, run->rows, row, run->row, false);
+    return memcmp(run->reference, run->row, run->row_bytes) == 0;
+}
+
 /* Whether a sample's row is the CPU's. */
 static bool is_reference(const struct run *run, const struct gpu_test_sample *sample)
 {
     const sluice_status status =
         gpu_test_reference(&run->batch->limits, sample->file->data, sample->file->len,
                            sample->requests, run->reference);
-    return status == SLUICE_OK &&
-           memcmp(run->reference, run->rows + sample->requests[0].row * run->row_bytes,
-                  run->row_bytes) == 0;
+    return status == SLUICE_OK && is_equal_row(run, sample->requests[0].row);
 }
 
 static bool is_untouched(const struct run *run, uint32_t row)
 {
+    gpu_test_copy_row(&run->views, run->rows, row, run->row, false);
     for (size_t i = 0; i < run->row_bytes; i++) {
-        if (run->rows[row * run->row_bytes + i] != UNTOUCHED)
+        if (run->row[i] != UNTOUCHED)
             return false;
     }
     return true;
@@ -405,8 +425,7 @@ void gpu_test_random_tables(struct sluice_gpu_batch *batch, gpu_test_decode_fn *
                 read_by_libjpeg(&run.samples[i], &run.samples[i].requests[v], view);
                 view += (size_t)batch->limits.views[v].width * batch->limits.views[v].height * 3;
             }
-            const bool is_equal =
-                memcmp(run.reference, run.rows + i * run.row_bytes, run.row_bytes) == 0;
+            const bool is_equal = is_equal_row(&run, i);
             if (!is_equal)
                 describe(&run.samples[i], "not libjpeg-turbo's");
             CU_ASSERT_FATAL(is_equal);

@@ -40,6 +40,10 @@ sluice_status gpu_test_reference(const struct sluice_gpu_limits *limits, const u
                                  size_t len, const struct sluice_gpu_request *requests,
                                  uint8_t *row);
 
+/* Copies a row's bytes from its views' places in a batch's memory, or there with is_back. */
+void gpu_test_copy_row(const struct sluice_gpu_row_views *views, uint8_t *batch, uint32_t row,
+                       uint8_t *bytes, bool is_back);
+
 /* Decodes a batch: sluice_gpu_decode_host(), or the device. */
 typedef void gpu_test_decode_fn(struct sluice_gpu_batch *batch, uint8_t *rows,
                                 sluice_status *statuses);

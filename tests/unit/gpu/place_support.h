@@ -24,7 +24,8 @@ struct place_test_batch {
     struct sluice_gpu_place_options options;
     struct sluice_gpu_place *place;
     size_t row_bytes;
-    uint8_t *want, *rows; /* the CPU's; the block's */
+    struct sluice_gpu_row_views views;
+    uint8_t *want, *rows; /* the CPU's, row by row; the block's */
     uint8_t *pixels;      /* of the rows to upload */
     struct sluice_buf *files[PLACE_TEST_ROWS];
     struct sluice_jpeg_index *indexes[PLACE_TEST_ROWS]; /* or NULL */

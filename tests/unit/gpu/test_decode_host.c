@@ -221,6 +221,21 @@ TEST(an_empty_batch_is_nothing_to_do)
     free(batch.upload);
 }
 
+/* Parts of a row of `len` bytes, 1 to 4 of them; each may be a byte alone. */
+static struct sluice_gpu_row_views random_views(size_t len, uint32_t num_rows,
+                                                struct sluice_rng *rng)
+{
+    struct sluice_gpu_row_views views = {.capacity = num_rows};
+    uint32_t end = 0;
+    for (uint32_t left = sluice_rng_below(rng, 4); left > 0 && end + 1 < len; left--) {
+        const uint32_t most = (uint32_t)len - 1 - end;
+        end += 1 + sluice_rng_below(rng, sluice_rng_below(rng, 2) && most > 20 ? 20 : most);
+        views.ends[views.num++] = end;
+    }
+    views.ends[views.num++] = (uint32_t)len;
+    return views;
+}
+
 static void hash_lengths_from(size_t from, size_t end, size_t step, struct sluice_rng *rng)
 {
     enum { NUM_ROWS = 5 };
@@ -234,10 +249,11 @@ static void hash_lengths_from(size_t from, size_t end, size_t step, struct sluic
         struct sluice_gpu_hash hashes[NUM_ROWS];
         for (uint32_t i = 0; i < NUM_ROWS; i++)
             items[i] = (struct sluice_gpu_hash_item){NUM_ROWS - 1 - i, sluice_rng_u32(rng)};
-        sluice_gpu_hash_host(rows, len, items, NUM_ROWS, hashes);
+        const struct sluice_gpu_row_views views = random_views(len, NUM_ROWS, rng);
+        sluice_gpu_hash_host(rows, &views, items, NUM_ROWS, hashes);
         for (uint32_t i = 0; i < NUM_ROWS; i++) {
             const uint64_t label = items[i].label; /* little endian */
-            memcpy(input, rows + items[i].row * len, len);
+            gpu_test_copy_row(&views, rows, items[i].row, input, false);
             memcpy(input + len, &label, 8);
             const struct sluice_hash128 want = sluice_hash128(input, len + 8);
             CU_ASSERT_FATAL(hashes[i].high == want.high && hashes[i].low == want.low);
@@ -247,7 +263,7 @@ static void hash_lengths_from(size_t from, size_t end, size_t step, struct sluic
     }
 }
 
-/* Rows begin at every place in a word; blocks and stripes end at every place. */
+/* Rows and views begin at every place in a word; blocks and stripes end at every place. */
 TEST(hashes_are_the_librarys)
 {
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 3, 0, 0);
