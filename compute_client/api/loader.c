@@ -91,7 +91,6 @@ static void describe(struct sluice_loader *loader)
     for (int i = SLUICE_TRAIN; i <= SLUICE_VAL; i++) {
         struct part *part = loader_part(loader, (enum sluice_part)i);
         part->format = row_format_of(part->pipeline);
-        part->layout = sluice_row_layout_of(part->pipeline);
         info->num_samples[i] = part->num_ids;
         info->pipeline_fingerprint[i] = sluice_pipeline_fingerprint(part->pipeline);
     }

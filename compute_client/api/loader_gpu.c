@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "compute_client/loader/tuning.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,21 +18,24 @@ static bool is_host(void)
 static sluice_status create(struct sluice_loader *loader, struct sluice_err *err)
 {
     const struct sluice_options *o = &loader->options;
-    const struct sluice_size size = sluice_pipeline_view_size(loader->train.pipeline, 0);
+    const struct sluice_row_layout *layout = &loader->train.layout;
     const size_t train_bytes = sluice_pipeline_u8_bytes(loader->train.pipeline);
     const size_t val_bytes = sluice_pipeline_u8_bytes(loader->val.pipeline);
-    const struct sluice_gpu_place_options options = {
+    static_assert(SLUICE_MAX_VIEWS == SLUICE_GPU_MAX_VIEWS, "a place makes every view of a row");
+    struct sluice_gpu_place_options options = {
         .is_host = is_host(),
         .device = (int)o->gpu_device,
         .max_rows = (uint32_t)o->batch_size,
-        .num_views = 1,
-        .views = {{size.width, size.height}},
+        .num_views = layout->num_views,
         .most_row_bytes = train_bytes > val_bytes ? train_bytes : val_bytes,
         .num_blocks = TUNING_GPU_LANES + TUNING_GPU_READY,
         .num_lanes = TUNING_GPU_LANES,
         .num_stagings = TUNING_GPU_STAGINGS,
         .memory_bytes = o->gpu_memory,
     };
+    for (unsigned v = 0; v < layout->num_views; v++)
+        options.views[v] =
+            (struct sluice_gpu_view_size){layout->views[v].width, layout->views[v].height};
     sluice_status status = sluice_gpu_place_create(&options, &loader->place, err);
     /* While nobody holds a batch. */
     if (status == SLUICE_OK)
@@ -85,11 +89,12 @@ sluice_status loader_open_gpu(struct sluice_loader *loader, struct sluice_err *e
 
 bool loader_decodes_on_gpu(const struct sluice_loader *loader, const struct part *part)
 {
-    const struct sluice_size own = sluice_pipeline_view_size(part->pipeline, 0);
-    const struct sluice_size place = sluice_pipeline_view_size(loader->train.pipeline, 0);
-    return loader->has_place && sluice_pipeline_num_views(part->pipeline) == 1 &&
-           sluice_pipeline_has_kernels(part->pipeline) && own.height == place.height &&
-           own.width == place.width;
+    const struct sluice_row_layout *own = &part->layout, *place = &loader->train.layout;
+    bool is_same = own->num_views == place->num_views;
+    for (unsigned v = 0; is_same && v < own->num_views; v++)
+        is_same = own->views[v].height == place->views[v].height &&
+                  own->views[v].width == place->views[v].width;
+    return loader->has_place && is_same && sluice_pipeline_has_kernels(part->pipeline);
 }
 
 int sluice_loader_device(const struct sluice_loader *loader)

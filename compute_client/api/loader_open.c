@@ -106,7 +106,11 @@ sluice_status loader_make_pipelines(struct sluice_loader *loader, struct sluice_
         status = check_geometry(loader->train.pipeline, "pipeline", err);
     if (status == SLUICE_OK && options->has_geometry)
         status = check_geometry(loader->val.pipeline, "val-pipeline", err);
-    return status;
+    if (status != SLUICE_OK)
+        return status;
+    loader->train.layout = sluice_row_layout_of(loader->train.pipeline);
+    loader->val.layout = sluice_row_layout_of(loader->val.pipeline);
+    return SLUICE_OK;
 }
 
 /* The largest message that may arrive: a sample in any form that can be requested, or as a file. */

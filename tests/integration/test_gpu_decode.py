@@ -16,8 +16,9 @@ FILES = ("local", "remote_nooff")
 
 
 def start(mode, where, *flags, env=None):
-    return Train("--dataset-mode", mode, "-b", 8, "-p", 0, "--no-val", "--image-size", 64, *where,
-                 *flags, env=env or {"SLUICE_GPU": "host"})
+    size = () if "--pipeline" in flags else ("--image-size", 64)
+    return Train("--dataset-mode", mode, "-b", 8, "-p", 0, "--no-val", *size, *where, *flags,
+                 env=env or {"SLUICE_GPU": "host"})
 
 
 def train(mode, where, *flags, code=0, env=None):
@@ -71,6 +72,8 @@ class GpuDecodeTest(SynthTest):
                  "rand_augment_timm=9:mstd=0.5:increasing=1:filter=random", True),
                 ("resize=72:filter=bicubic,center_crop=64,shuffled(pil_blur=0.1-2:p=0.5,"
                  "color_jitter=0.4:contrast=0.4:saturation=0.4:hue=0.1),hflip", True),
+                ("views(2x[random_resized_crop=64:filter=bicubic,hflip,color_jitter=0.4,tv_blur=0.1-2:kernel=9:p=0.5],"
+                 "3x[random_resized_crop=40x32:scale=0.05-0.32,grayscale:p=0.2])", True),
                 ("random_resized_crop=80,hue=0.1,center_crop=64", False)):
             pipeline = f"decode,{ops},to_tensor,normalize=imagenet"
             (wanted,), _ = train("local", [self.root], "--pipeline", pipeline, "--gpu-decode", "off")

@@ -29,18 +29,18 @@ static sluice_status gpu_failed(const struct sluice_err *cause, sluice_status st
     return sluice_fail(err, status, "the GPU cannot make a batch: %s", cause->text);
 }
 
-/* Adds one view of a good row, which goes to row `to` of the block.  The device decodes rows of one
- * view. */
+/* Adds one view of a good row, which goes to row `to` of the block.  The device makes all views of a
+ * file with the first. */
 static sluice_status add_view(struct lane *lane, const struct row *row, unsigned to, unsigned view,
                               struct sluice_err *err)
 {
     const struct sluice_rows *batch = &row->slot->batch;
     const struct sluice_row_layout *layout = batch->layout;
     struct sluice_err cause = {0};
-    sluice_status status;
-    if (row->is_for_gpu) {
+    sluice_status status = SLUICE_OK;
+    if (row->is_for_gpu && view == 0) {
         status = sluice_gpu_lane_decode(lane->gpu, &row->prepared, to, &cause);
-    } else {
+    } else if (!row->is_for_gpu) {
         const size_t from = sluice_row_place(layout, batch->capacity, row->index, view);
         status =
             sluice_gpu_lane_upload(lane->gpu, sluice_row_place(layout, batch->capacity, to, view),
@@ -92,7 +92,7 @@ static sluice_status finish(struct lane *lane, const struct slot *slot, sluice_s
     return status == SLUICE_OK ? status : gpu_failed(&cause, status, err);
 }
 
-/* Makes on the CPU the rows of one view that the device did not, and marks them in the slot. */
+/* Makes on the CPU the rows that the device did not, and marks them in the slot. */
 static sluice_status make_rest(struct lane *lane, struct slot *slot, struct sluice_gpu_work *sum,
                                struct sluice_err *err)
 {
@@ -108,9 +108,11 @@ static sluice_status make_rest(struct lane *lane, struct slot *slot, struct slui
         pthread_mutex_lock(&lane->prefetcher->lock);
         prefetcher_count_row(lane->prefetcher, row);
         pthread_mutex_unlock(&lane->prefetcher->lock);
-        const sluice_status status = add_view(lane, row, i, 0, err);
-        if (status != SLUICE_OK)
-            return status;
+        for (unsigned view = 0; view < slot->batch.layout->num_views; view++) {
+            const sluice_status status = add_view(lane, row, i, view, err);
+            if (status != SLUICE_OK)
+                return status;
+        }
         has_more = true;
     }
     return has_more ? finish(lane, slot, slot->batch.status, NULL, sum, err) : SLUICE_OK;

@@ -147,6 +147,7 @@ void prefetcher_worker_stop(void *ctx, void *state)
     sluice_hasher_destroy(maker->hasher);
     sluice_jpeg_stretch_clear(&maker->stretch);
     free(maker->views);
+    free(maker->works);
     free(maker);
 }
 
@@ -163,7 +164,9 @@ sluice_status prefetcher_worker_start(void *ctx, unsigned index, void **state)
         return SLUICE_E_NO_MEMORY;
     sluice_status status = sluice_scratch_create(&options, &maker->scratch, NULL);
     maker->hasher = sluice_hasher_create();
-    if (!maker->hasher)
+    if (prefetcher->options.gpu)
+        maker->works = malloc(SLUICE_MAX_VIEWS * sizeof(*maker->works));
+    if (!maker->hasher || (prefetcher->options.gpu && !maker->works))
         status = SLUICE_E_NO_MEMORY;
     if (status == SLUICE_OK && prefetcher->options.measures_ops)
         status = sluice_op_meter_init(&maker->meter, prefetcher->options.pool,
@@ -219,8 +222,9 @@ static bool is_ready_for_gpu(const struct sluice_sample *sample)
            sluice_gpu_index_serves(sample->jpeg_index, sample->data->data, sample->data->len);
 }
 
-/* Writes the parts of the row's file that the device needs.  False: the CPU must decode it. */
-static bool prepare(struct row *row, struct maker *maker, const struct sluice_gpu_request *request)
+/* Writes the parts of the row's file that the device needs, for a request for each view.  False: the
+ * CPU must decode it. */
+static bool prepare(struct row *row, struct maker *maker, const struct sluice_gpu_request *requests)
 {
     struct sluice_prefetcher *prefetcher = row->prefetcher;
     const struct sluice_sample *sample = &row->result.sample;
@@ -231,7 +235,7 @@ static bool prepare(struct row *row, struct maker *maker, const struct sluice_gp
     };
     struct sluice_err cause = {0};
     const sluice_status status =
-        sluice_gpu_prepare(prefetcher->options.gpu, row->staging, &file, request, &maker->stretch,
+        sluice_gpu_prepare(prefetcher->options.gpu, row->staging, &file, requests, &maker->stretch,
                            prefetcher->options.pool, &row->prepared, &cause);
     if (status == SLUICE_E_INVALID) {
         struct sluice_err err = {0};
@@ -249,7 +253,7 @@ static bool keep_for_gpu(struct row *row, struct maker *maker)
     const struct sluice_prefetcher *prefetcher = row->prefetcher;
     const struct sluice_pipeline *pipeline = prefetcher->epoch.pipeline;
     struct sluice_sample *sample = &row->result.sample;
-    struct sluice_kernel_work work;
+    struct sluice_gpu_request requests[SLUICE_MAX_VIEWS];
     if (prefetcher->num_lanes == 0 || !row->choice.on_gpu || row->ops_done > 0 ||
         sluice_source_gather(&row->result, prefetcher->options.pool, NULL) != SLUICE_OK ||
         sluice_sample_open(pipeline, maker->scratch, sample, NULL) != SLUICE_OK)
@@ -258,17 +262,19 @@ static bool keep_for_gpu(struct row *row, struct maker *maker)
         sluice_pipeline_cut_for_gpu(pipeline, maker->scratch, sample, TUNING_GPU_RESTART, NULL) !=
             SLUICE_OK)
         return false;
-    if (!sluice_pipeline_kernel_work(pipeline, maker->scratch, sample, 0, &work) ||
-        find_geometry(row, maker, NULL) != SLUICE_OK)
-        return false;
-    const struct sluice_gpu_request request = {
-        .box = work.box,
-        .part = work.part,
-        .is_flipped = work.is_mirrored,
-        .calls = &work.calls,
-        .row = row->index,
-    };
-    return prepare(row, maker, &request);
+    for (unsigned view = 0; view < prefetcher->layout.num_views; view++) {
+        struct sluice_kernel_work *work = &maker->works[view];
+        if (!sluice_pipeline_kernel_work(pipeline, maker->scratch, sample, view, work))
+            return false;
+        requests[view] = (struct sluice_gpu_request){
+            .box = work->box,
+            .part = work->part,
+            .is_flipped = work->is_mirrored,
+            .calls = &work->calls,
+            .row = row->index,
+        };
+    }
+    return find_geometry(row, maker, NULL) == SLUICE_OK && prepare(row, maker, requests);
 }
 
 /* Copies pixels that need no more ops directly from the message to the row's places.  False: the

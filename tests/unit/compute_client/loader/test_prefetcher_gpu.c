@@ -18,20 +18,32 @@
 
 #define NUM 96
 #define BATCH 7
-#define SIDE 24
-#define ROW_BYTES (SIDE * SIDE * 3)
 #define SEED 5
 #define LANES 3
 #define BLOCKS 5
 #define STAGINGS 1
 
+#define ONE_VIEW "decode,random_resized_crop=24,hflip,to_tensor"
+#define VIEWS                                                                                      \
+    "decode,views(2x[random_resized_crop=24,hflip,solarize=128:p=0.5],[random_resized_crop=9x13:"  \
+    "scale=0.05-0.3:filter=bicubic]),to_tensor"
+
 static struct sluice_pipeline *pipeline;
+static struct sluice_row_layout layout;
 static struct sluice_manifest_entry entries[NUM];
 static struct sluice_manifest manifest = {.rows = entries, .num_entries = NUM, .num_classes = 9};
 static struct sluice_sampler_item items[NUM];
 static struct sluice_choice choices[NUM];
 static uint32_t ids[NUM];
 static char paths[NUM][16];
+
+static void use_pipeline(const char *text)
+{
+    sluice_pipeline_destroy(pipeline);
+    if (sluice_pipeline_parse(text, &pipeline, NULL) != SLUICE_OK)
+        abort();
+    layout = sluice_row_layout_of(pipeline);
+}
 
 /* --- files --- */
 
@@ -181,18 +193,21 @@ static void free_locked(void *ctx, void *memory, size_t bytes)
     sluice_gpu_host_free(ctx, memory, bytes);
 }
 
-static struct sluice_gpu_place *make_place(uint32_t side)
+/* A place for the pipeline's views, or for views that are larger. */
+static struct sluice_gpu_place *make_place(uint32_t larger)
 {
-    const struct sluice_gpu_place_options options = {
+    struct sluice_gpu_place_options options = {
         .is_host = true,
         .max_rows = BATCH,
-        .num_views = 1,
-        .views = {{side, side}},
+        .num_views = layout.num_views,
         .num_blocks = BLOCKS,
         .num_lanes = LANES,
         .num_stagings = STAGINGS,
         .memory_bytes = 256 << 20,
     };
+    for (unsigned v = 0; v < layout.num_views; v++)
+        options.views[v] = (struct sluice_gpu_view_size){layout.views[v].width + larger,
+                                                         layout.views[v].height + larger};
     struct sluice_gpu_place *place = NULL;
     struct sluice_err err = {0};
     REQUIRE_OK(sluice_gpu_place_create(&options, &place, &err));
@@ -219,7 +234,7 @@ static void rig_open_with(struct rig *rig, struct sluice_gpu_place *place,
         .num_workers = 2,
         .batch_size = BATCH,
         .num_slots = num_slots,
-        .row_bytes = ROW_BYTES,
+        .row_bytes = layout.bytes,
         .payload_bytes = payload_bytes,
         .on_error = on_error,
         .has_digest = true,
@@ -293,9 +308,13 @@ struct outcome {
 
 static uint64_t hash_batch(const struct sluice_held *batch, uint64_t before)
 {
+    for (unsigned v = 0; v < layout.num_views; v++) {
+        const uint8_t *pixels = batch->pixels + sluice_row_place(&layout, BATCH, 0, v);
+        before ^= sluice_hash64(pixels, batch->num_rows * layout.views[v].bytes);
+        before = sluice_hash64(&before, sizeof(before));
+    }
     const uint64_t parts[] = {
         before,
-        sluice_hash64(batch->pixels, (size_t)batch->num_rows * ROW_BYTES),
         sluice_hash64(batch->labels, batch->num_rows * sizeof(*batch->labels)),
         sluice_hash64(batch->ids, batch->num_rows * sizeof(*batch->ids)),
         sluice_hash64(batch->draw_epochs, batch->num_rows * sizeof(*batch->draw_epochs)),
@@ -380,13 +399,13 @@ static void check_same(const struct outcome *a, const struct outcome *b)
 
 /* --- tests --- */
 
-TEST(files_of_every_kind_give_the_hosts_batches)
+static void check_files_of_every_kind(void)
 {
     make_files(false);
     const struct outcome host = run(NULL, SLUICE_ON_ERROR_FAIL, 1);
     CU_ASSERT_EQUAL(host.stats.samples, NUM);
     for (unsigned num_held = 1; num_held < BLOCKS; num_held++) {
-        const struct outcome gpu = run(make_place(SIDE), SLUICE_ON_ERROR_FAIL, num_held);
+        const struct outcome gpu = run(make_place(0), SLUICE_ON_ERROR_FAIL, num_held);
         check_same(&gpu, &host);
         CU_ASSERT(gpu.stats.stall_ns[SLUICE_STALL_GPU] > 0);
         CU_ASSERT_EQUAL(host.stats.stall_ns[SLUICE_STALL_GPU], 0);
@@ -400,12 +419,20 @@ TEST(files_of_every_kind_give_the_hosts_batches)
     }
 }
 
-TEST(damage_is_told_skipped_and_replaced_as_on_the_host)
+TEST(files_of_every_kind_give_the_hosts_batches)
+{
+    check_files_of_every_kind();
+    use_pipeline(VIEWS);
+    check_files_of_every_kind();
+    use_pipeline(ONE_VIEW);
+}
+
+static void check_damage(void)
 {
     make_files(true);
     for (int on_error = SLUICE_ON_ERROR_FAIL; on_error <= SLUICE_ON_ERROR_SUBSTITUTE; on_error++) {
         const struct outcome host = run(NULL, (enum sluice_on_error)on_error, 1);
-        const struct outcome gpu = run(make_place(SIDE), (enum sluice_on_error)on_error, 2);
+        const struct outcome gpu = run(make_place(0), (enum sluice_on_error)on_error, 2);
         check_same(&gpu, &host);
         if (on_error == SLUICE_ON_ERROR_FAIL) {
             CU_ASSERT_NOT_EQUAL(host.status, SLUICE_OK);
@@ -420,6 +447,14 @@ TEST(damage_is_told_skipped_and_replaced_as_on_the_host)
         CU_ASSERT_EQUAL(gpu.stats.choices[0][SLUICE_FORM_JPEG_CROP],
                         host.stats.choices[0][SLUICE_FORM_JPEG_CROP]);
     }
+}
+
+TEST(damage_is_told_skipped_and_replaced_as_on_the_host)
+{
+    check_damage();
+    use_pipeline(VIEWS);
+    check_damage();
+    use_pipeline(ONE_VIEW);
 }
 
 /* Seven of eight files, and the cut ones once more when they are cut.  With an index no files with
@@ -466,7 +501,7 @@ TEST(any_damage_ends_as_on_the_host)
         has_index = round % 2;
         num_damaged += damage_files(round);
         const struct outcome host = run(NULL, SLUICE_ON_ERROR_SKIP, 1);
-        const struct outcome gpu = run(make_place(SIDE), SLUICE_ON_ERROR_SKIP, 1);
+        const struct outcome gpu = run(make_place(0), SLUICE_ON_ERROR_SKIP, 1);
         check_same(&gpu, &host);
         num_failed += (unsigned)host.stats.errors;
         for (int form = 0; form < SLUICE_MAX_FORMS; form++)
@@ -502,7 +537,7 @@ TEST(files_with_an_index_are_the_devices_without_a_cut)
         has_index = is_indexed;
         make_files(false);
         const struct outcome host = run(NULL, SLUICE_ON_ERROR_SKIP, 1);
-        const struct outcome gpu = run(make_place(SIDE), SLUICE_ON_ERROR_SKIP, 1);
+        const struct outcome gpu = run(make_place(0), SLUICE_ON_ERROR_SKIP, 1);
         check_same(&gpu, &host);
         CU_ASSERT_EQUAL(gpu.stats.errors, 0);
         const uint64_t rows = gpu.stats.on_gpu[SLUICE_FORM_JPEG_ROWS];
@@ -512,7 +547,7 @@ TEST(files_with_an_index_are_the_devices_without_a_cut)
         break_files();
         unsigned num_kept = 0;
         const struct outcome bad_host = run(NULL, SLUICE_ON_ERROR_SKIP, 1);
-        const struct outcome bad = run_kept(make_place(SIDE), SLUICE_ON_ERROR_SKIP, 1, &num_kept);
+        const struct outcome bad = run_kept(make_place(0), SLUICE_ON_ERROR_SKIP, 1, &num_kept);
         check_same(&bad, &bad_host);
         /* But not where the crop lies there. */
         CU_ASSERT(is_indexed ? num_kept > 0 && num_kept <= wanted : num_kept == 0);
@@ -526,7 +561,7 @@ TEST(a_batch_of_bad_samples_alone_is_passed_over)
     for (size_t i = BATCH; i < 2 * BATCH; i++)
         files[items[i].position]->len = 3;
     const struct outcome host = run(NULL, SLUICE_ON_ERROR_SUBSTITUTE, 1);
-    const struct outcome gpu = run(make_place(SIDE), SLUICE_ON_ERROR_SUBSTITUTE, 1);
+    const struct outcome gpu = run(make_place(0), SLUICE_ON_ERROR_SUBSTITUTE, 1);
     check_same(&gpu, &host);
     CU_ASSERT_EQUAL(gpu.stats.errors, BATCH);
     CU_ASSERT_EQUAL(gpu.stats.samples, NUM - BATCH);
@@ -537,7 +572,7 @@ TEST(whoever_holds_every_batch_is_told_and_goes_on_after_a_release)
     make_files(false);
     const struct outcome host = run(NULL, SLUICE_ON_ERROR_FAIL, 1);
     struct rig rig;
-    rig_open(&rig, make_place(SIDE), SLUICE_ON_ERROR_FAIL);
+    rig_open(&rig, make_place(0), SLUICE_ON_ERROR_FAIL);
     start(&rig, 0);
     struct outcome gpu = {0};
     struct sluice_held *held[BLOCKS];
@@ -581,7 +616,7 @@ TEST(cut_files_count_until_their_batch_is_made)
     const struct outcome host = run(NULL, SLUICE_ON_ERROR_FAIL, 1);
     for (size_t bytes = 1; bytes <= 1 << 20; bytes <<= 20) {
         struct rig rig;
-        rig_open_with(&rig, make_place(SIDE), SLUICE_ON_ERROR_FAIL, 13, bytes);
+        rig_open_with(&rig, make_place(0), SLUICE_ON_ERROR_FAIL, 13, bytes);
         start(&rig, 0);
         if (bytes > 1) { /* all that the slots have room for is read meanwhile */
             while (sluice_live_get(&rig.live.rows) < 10 * BATCH)
@@ -599,7 +634,7 @@ TEST(a_left_epoch_and_held_batches_leave_the_next_one_right)
     make_files(false);
     const struct outcome host = run(NULL, SLUICE_ON_ERROR_FAIL, 1);
     struct rig rig;
-    rig_open(&rig, make_place(SIDE), SLUICE_ON_ERROR_FAIL);
+    rig_open(&rig, make_place(0), SLUICE_ON_ERROR_FAIL);
     for (unsigned taken = 0; taken < 9; taken++) {
         struct sluice_held *held = NULL;
         rig.source.num_given = 0;
@@ -626,7 +661,7 @@ TEST(goes_on_where_an_epoch_was_left)
     struct outcome outcomes[2];
     for (int is_gpu = 0; is_gpu < 2; is_gpu++) {
         struct rig rig;
-        rig_open(&rig, is_gpu ? make_place(SIDE) : NULL, SLUICE_ON_ERROR_SKIP);
+        rig_open(&rig, is_gpu ? make_place(0) : NULL, SLUICE_ON_ERROR_SKIP);
         start(&rig, (size_t)5 * BATCH);
         outcomes[is_gpu] = take_all(&rig, 1);
         CU_ASSERT_EQUAL(outcomes[is_gpu].stats.samples, NUM - 5 * BATCH);
@@ -655,7 +690,7 @@ TEST(a_stop_at_any_moment_ends_every_wait)
     make_files(false);
     for (unsigned i = 0; i < 40; i++) {
         struct rig rig;
-        rig_open(&rig, make_place(SIDE), SLUICE_ON_ERROR_FAIL);
+        rig_open(&rig, make_place(0), SLUICE_ON_ERROR_FAIL);
         pthread_t thread;
         struct ending ending = {&rig, i * 1000};
         CU_ASSERT_EQUAL_FATAL(pthread_create(&thread, NULL, ending_main, &ending), 0);
@@ -687,7 +722,7 @@ TEST(batches_outlive_the_prefetcher_with_their_place)
     make_files(false);
     for (int late = 0; late < 2; late++) {
         struct rig rig;
-        rig_open(&rig, make_place(SIDE), SLUICE_ON_ERROR_FAIL);
+        rig_open(&rig, make_place(0), SLUICE_ON_ERROR_FAIL);
         start(&rig, 0);
         struct sluice_held *held[BLOCKS - 1];
         uint64_t hashes[BLOCKS - 1];
@@ -713,7 +748,7 @@ TEST(a_device_that_fails_ends_the_epoch_with_its_words)
 {
     make_files(false);
     struct rig rig;
-    rig_open(&rig, make_place(SIDE + 1), SLUICE_ON_ERROR_SKIP);
+    rig_open(&rig, make_place(1), SLUICE_ON_ERROR_SKIP);
     start(&rig, 0);
     struct sluice_held *held = NULL;
     struct sluice_err err = {0};
@@ -730,9 +765,7 @@ TEST(a_device_that_fails_ends_the_epoch_with_its_words)
 int main(void)
 {
     sluice_log_set_level(SLUICE_LOG_ERROR);
-    if (sluice_pipeline_parse("decode,random_resized_crop=24,hflip,to_tensor", &pipeline, NULL) !=
-        SLUICE_OK)
-        return 1;
+    use_pipeline(ONE_VIEW);
     const struct sluice_sampler sampler = {
         .seed = SEED, .num_samples = NUM, .repeat = 1, .is_shuffled = true};
     if (sluice_sampler_fill(&sampler, 0, items, NULL) != SLUICE_OK)
