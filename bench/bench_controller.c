@@ -236,26 +236,18 @@ int main(int argc, char **argv)
     struct plan plan = {.num_seeds = 5};
     const struct sluice_option options[] = {
         {.name = "seeds",
-         .type = SLUICE_OPTION_UINT,
-         .value = &plan.num_seeds,
-         .arg = "N",
-         .min = 1,
-         .max = MOST_SEEDS,
+         SLUICE_VALUE_UINT(plan.num_seeds, "N"),
+         SLUICE_RANGE(1, MOST_SEEDS),
          .help = "Each figure is a median over so many seeds."},
         {.name = "scenario",
-         .type = SLUICE_OPTION_STRING,
-         .value = &plan.only,
-         .arg = "TEXT",
+         SLUICE_VALUE_STRING(plan.only, "TEXT"),
          .help = "Only scenarios with this in their names."},
         {.name = "sweep",
-         .type = SLUICE_OPTION_FLAG,
-         .value = &plan.is_sweep,
+         SLUICE_VALUE_FLAG(plan.is_sweep),
          .help = "Half and twice of each constant in compute_client/loader/tuning.h, over all "
                  "scenarios."},
         {.name = "constant",
-         .type = SLUICE_OPTION_STRING,
-         .value = &plan.constant,
-         .arg = "NAME",
+         SLUICE_VALUE_STRING(plan.constant, "NAME"),
          .help = "With --sweep: only this one."},
     };
     const struct sluice_cli cli = {

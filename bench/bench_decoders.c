@@ -63,16 +63,10 @@ int main(int argc, char **argv)
     bool is_json = false;
     const struct sluice_option table[] = {
         {.name = "repeats",
-         .type = SLUICE_OPTION_UINT,
-         .value = &repeats,
-         .arg = "N",
+         SLUICE_VALUE_UINT(repeats, "N"),
          .help = "rounds over all images, of which the median counts",
-         .min = 1,
-         .max = 1000},
-        {.name = "json",
-         .type = SLUICE_OPTION_FLAG,
-         .value = &is_json,
-         .help = "one JSON object a line"},
+         SLUICE_RANGE(1, 1000)},
+        {.name = "json", SLUICE_VALUE_FLAG(is_json), .help = "one JSON object a line"},
     };
     const struct sluice_cli cli = {
         .program = "bench_decoders",

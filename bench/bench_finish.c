@@ -139,19 +139,13 @@ int main(int argc, char **argv)
     uint64_t repeats = 15, num_rows = 256;
     const struct sluice_option options[] = {
         {.name = "repeats",
-         .type = SLUICE_OPTION_UINT,
-         .value = &repeats,
-         .arg = "N",
+         SLUICE_VALUE_UINT(repeats, "N"),
          .help = "Runs of each, taking turns; medians are shown.",
-         .min = 1,
-         .max = 10000},
+         SLUICE_RANGE(1, 10000)},
         {.name = "rows",
-         .type = SLUICE_OPTION_UINT,
-         .value = &num_rows,
-         .arg = "N",
+         SLUICE_VALUE_UINT(num_rows, "N"),
          .help = "Rows of a batch.",
-         .min = 1,
-         .max = 10000},
+         SLUICE_RANGE(1, 10000)},
     };
     const struct sluice_cli cli = {
         .program = "bench_finish",

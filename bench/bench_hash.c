@@ -129,16 +129,10 @@ int main(int argc, char **argv)
     bool is_json = false;
     const struct sluice_option options[] = {
         {.name = "repeats",
-         .type = SLUICE_OPTION_UINT,
-         .value = &repeats,
-         .arg = "N",
+         SLUICE_VALUE_UINT(repeats, "N"),
          .help = "The median of so many is printed. Default: 9.",
-         .min = 1,
-         .max = 100},
-        {.name = "json",
-         .type = SLUICE_OPTION_FLAG,
-         .value = &is_json,
-         .help = "One JSON object a line."},
+         SLUICE_RANGE(1, 100)},
+        {.name = "json", SLUICE_VALUE_FLAG(is_json), .help = "One JSON object a line."},
     };
     const struct sluice_cli cli = {
         .program = "bench_hash",

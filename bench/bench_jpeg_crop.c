@@ -113,19 +113,13 @@ int main(int argc, char **argv)
     uint64_t epochs = 3, repeats = 3;
     const struct sluice_option table[] = {
         {.name = "epochs",
-         .type = SLUICE_OPTION_UINT,
-         .value = &epochs,
-         .arg = "N",
+         SLUICE_VALUE_UINT(epochs, "N"),
          .help = "boxes drawn for each image",
-         .min = 1,
-         .max = 1000},
+         SLUICE_RANGE(1, 1000)},
         {.name = "repeats",
-         .type = SLUICE_OPTION_UINT,
-         .value = &repeats,
-         .arg = "N",
+         SLUICE_VALUE_UINT(repeats, "N"),
          .help = "runs of each, of which the quickest counts",
-         .min = 1,
-         .max = 1000},
+         SLUICE_RANGE(1, 1000)},
     };
     const struct sluice_cli cli = {
         .program = "bench_jpeg_crop",

@@ -276,23 +276,15 @@ int main(int argc, char **argv)
     const char *only = "";
     const struct sluice_option options[] = {
         {.name = "repeats",
-         .type = SLUICE_OPTION_UINT,
-         .value = &repeats,
-         .arg = "N",
+         SLUICE_VALUE_UINT(repeats, "N"),
          .help = "Runs of each level, taking turns; medians are shown.",
-         .min = 1,
-         .max = 10000},
+         SLUICE_RANGE(1, 10000)},
         {.name = "iterations",
-         .type = SLUICE_OPTION_UINT,
-         .value = &iterations,
-         .arg = "N",
+         SLUICE_VALUE_UINT(iterations, "N"),
          .help = "Images in one run.",
-         .min = 1,
-         .max = 1e6},
+         SLUICE_RANGE(1, 1e6)},
         {.name = "only",
-         .type = SLUICE_OPTION_STRING,
-         .value = &only,
-         .arg = "TEXT",
+         SLUICE_VALUE_STRING(only, "TEXT"),
          .help = "Only the kernels whose name holds this."},
     };
     const struct sluice_cli cli = {

@@ -111,21 +111,13 @@ int main(int argc, char **argv)
     const char *only = "";
     const struct sluice_option options[] = {
         {.name = "rounds",
-         .type = SLUICE_OPTION_UINT,
-         .value = &rounds,
-         .arg = "N",
+         SLUICE_VALUE_UINT(rounds, "N"),
          .help = "Images for each op.",
-         .min = 1,
-         .max = 1e6},
+         SLUICE_RANGE(1, 1e6)},
         {.name = "only",
-         .type = SLUICE_OPTION_STRING,
-         .value = &only,
-         .arg = "TEXT",
+         SLUICE_VALUE_STRING(only, "TEXT"),
          .help = "Only the ops whose text holds this."},
-        {.name = "json",
-         .type = SLUICE_OPTION_FLAG,
-         .value = &is_json,
-         .help = "One JSON object a line."},
+        {.name = "json", SLUICE_VALUE_FLAG(is_json), .help = "One JSON object a line."},
     };
     const struct sluice_cli cli = {
         .program = "bench_ops",

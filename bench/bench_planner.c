@@ -88,16 +88,11 @@ int main(int argc, char **argv)
     uint64_t num_samples = 1280000, num_streamed = 100000000;
     const struct sluice_option options[] = {
         {.name = "samples",
-         .type = SLUICE_OPTION_UINT,
-         .value = &num_samples,
-         .arg = "N",
-         .min = 1,
-         .max = 1e9,
+         SLUICE_VALUE_UINT(num_samples, "N"),
+         SLUICE_RANGE(1, 1e9),
          .help = "Samples planned in memory."},
         {.name = "streamed",
-         .type = SLUICE_OPTION_UINT,
-         .value = &num_streamed,
-         .arg = "N",
+         SLUICE_VALUE_UINT(num_streamed, "N"),
          .max = 1e12,
          .help = "Samples planned in constant memory; 0: none."},
     };

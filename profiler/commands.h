@@ -50,22 +50,20 @@ extern const char *const sluice_profile_gpu_names[]; /* "off", "on" */
 #define SLUICE_PROFILE_GPU_OPTIONS(heading, source)                                                \
     {.name = "gpu-decode",                                                                         \
      .group = (heading),                                                                           \
-     .type = SLUICE_OPTION_CHOICE,                                                                 \
-     .value = &(source).gpu_decode,                                                                \
-     .arg = "NAME",                                                                                \
+     SLUICE_VALUE_CHOICE((source).gpu_decode, "NAME"),                                             \
      .choices = sluice_profile_gpu_names,                                                          \
      .help = "Whether the compute node's GPU decodes cut JPEGs, beside the training."},            \
     {                                                                                              \
-        .name = "gpu-decode-rate", .group = (heading), .type = SLUICE_OPTION_DOUBLE,               \
-        .value = &(source).gpu_decode_rate, .arg = "SAMPLES/S", .min = 0, .max = 1e12,             \
+        .name = "gpu-decode-rate", .group = (heading),                                             \
+        SLUICE_VALUE_DOUBLE((source).gpu_decode_rate, "SAMPLES/S"), SLUICE_RANGE(0, 1e12),         \
         .help = "Samples per second that the GPU decodes while it does nothing else; 0: as the "   \
                 "cost model says, else as an NVIDIA H200."                                         \
     }
 
 #define SLUICE_PROFILE_COSTS_OPTION(heading, source)                                               \
     {                                                                                              \
-        .name = "costs", .group = (heading), .type = SLUICE_OPTION_CHOICE,                         \
-        .value = &(source).costs, .arg = "NAME", .choices = sluice_profile_costs_names,            \
+        .name = "costs", .group = (heading), SLUICE_VALUE_CHOICE((source).costs, "NAME"),          \
+        .choices = sluice_profile_costs_names,                                                     \
         .help = "Costs to plan with. model: the weights in the folder's cost_model.json; rows: "   \
                 "the times in prep_times.csv; default: weights that need no profile; auto: the "   \
                 "model if there is one, else the rows."                                            \
@@ -73,8 +71,8 @@ extern const char *const sluice_profile_gpu_names[]; /* "off", "on" */
 
 #define SLUICE_PROFILE_INDEX_OPTION(heading, source)                                               \
     {                                                                                              \
-        .name = "jpeg-index", .group = (heading), .type = SLUICE_OPTION_CHOICE,                    \
-        .value = &(source).jpeg_index, .arg = "NAME", .choices = sluice_profile_index_names,       \
+        .name = "jpeg-index", .group = (heading),                                                  \
+        SLUICE_VALUE_CHOICE((source).jpeg_index, "NAME"), .choices = sluice_profile_index_names,   \
         .help = "Whether the storage node has an index of its JPEGs, so that crops and pixels "    \
                 "need only a part of each file; auto: as in the cost model."                       \
     }
@@ -83,19 +81,14 @@ extern const char *const sluice_profile_gpu_names[]; /* "off", "on" */
 #define SLUICE_PROFILE_TABLE_OPTIONS(heading, source)                                              \
     {.name = "sizes",                                                                              \
      .group = (heading),                                                                           \
-     .type = SLUICE_OPTION_STRING,                                                                 \
-     .value = &(source).sizes_path,                                                                \
-     .arg = "FILE",                                                                                \
+     SLUICE_VALUE_STRING((source).sizes_path, "FILE"),                                             \
      .help = "Sizes of the samples in the format of prep_sizes.csv, instead of the folder's."},    \
         {.name = "times",                                                                          \
          .group = (heading),                                                                       \
-         .type = SLUICE_OPTION_STRING,                                                             \
-         .value = &(source).times_path,                                                            \
-         .arg = "FILE",                                                                            \
+         SLUICE_VALUE_STRING((source).times_path, "FILE"),                                         \
          .help = "Times of the steps in the format of prep_times.csv, instead of the folder's."},  \
     {                                                                                              \
-        .name = "times-model", .group = (heading), .type = SLUICE_OPTION_FLAG,                     \
-        .value = &(source).has_modelled_times,                                                     \
+        .name = "times-model", .group = (heading), SLUICE_VALUE_FLAG((source).has_modelled_times), \
         .help = "Predict the times of the steps from the sizes instead of reading them."           \
     }
 

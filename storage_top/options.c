@@ -20,17 +20,13 @@ static struct top_options parsed_options;
 static const struct sluice_option table[] = {
     {.name = "once",
      .group = WHAT,
-     .type = SLUICE_OPTION_FLAG,
-     .value = &given.is_once,
+     SLUICE_VALUE_FLAG(given.is_once),
      .help = "Ask each server twice, --interval apart, print one plain table and end: with exit "
              "code 1 if a server did not answer. --json does the same with a JSON object."},
     {.name = "interval",
      .group = WHAT,
-     .type = SLUICE_OPTION_SECONDS,
-     .value = &given.interval_s,
-     .arg = "SECONDS",
-     .min = 0.05,
-     .max = 3600,
+     SLUICE_VALUE_SECONDS(given.interval_s, "SECONDS"),
+     SLUICE_RANGE(0.05, 3600),
      .help = "Time between two questions to a server, over which the rates are."},
     SLUICE_CONNECTION_ROWS(given, CONNECTION),
 };

@@ -22,39 +22,30 @@ struct sluice_connection_options {
 #define SLUICE_CONNECTION_ROWS(target, in_group)                                                   \
     {.name = "tls",                                                                                \
      .group = (in_group),                                                                          \
-     .type = SLUICE_OPTION_FLAG,                                                                   \
-     .value = &(target).has_tls,                                                                   \
+     SLUICE_VALUE_FLAG((target).has_tls),                                                          \
      .help = "Encrypt the connection to the server, and check its certificate."},                  \
         {.name = "ca",                                                                             \
          .group = (in_group),                                                                      \
-         .type = SLUICE_OPTION_STRING,                                                             \
-         .value = &(target).ca,                                                                    \
-         .arg = "FILE",                                                                            \
+         SLUICE_VALUE_STRING((target).ca, "FILE"),                                                 \
          .help = "For --tls: the CA of the server's certificate, in PEM.",                         \
          .default_text = "the system's CAs"},                                                      \
         {.name = "cert",                                                                           \
          .group = (in_group),                                                                      \
-         .type = SLUICE_OPTION_STRING,                                                             \
-         .value = &(target).cert,                                                                  \
-         .arg = "FILE",                                                                            \
+         SLUICE_VALUE_STRING((target).cert, "FILE"),                                               \
          .help = "For --tls: this client's certificate in PEM, for a server that wants one.",      \
          .default_text = "none is shown"},                                                         \
         {.name = "key",                                                                            \
          .group = (in_group),                                                                      \
-         .type = SLUICE_OPTION_STRING,                                                             \
-         .value = &(target).key,                                                                   \
-         .arg = "FILE",                                                                            \
+         SLUICE_VALUE_STRING((target).key, "FILE"),                                                \
          .help = "The key of --cert, in PEM, without a passphrase."},                              \
         {.name = "server-name",                                                                    \
          .group = (in_group),                                                                      \
-         .type = SLUICE_OPTION_STRING,                                                             \
-         .value = &(target).server_name,                                                           \
-         .arg = "NAME",                                                                            \
+         SLUICE_VALUE_STRING((target).server_name, "NAME"),                                        \
          .help = "For --tls: the name that the server's certificate must have.",                   \
          .default_text = "the server's host, as it was given"},                                    \
     {                                                                                              \
-        .name = "token-file", .group = (in_group), .type = SLUICE_OPTION_STRING,                   \
-        .value = &(target).token_file, .arg = "FILE",                                              \
+        .name = "token-file", .group = (in_group),                                                 \
+        SLUICE_VALUE_STRING((target).token_file, "FILE"),                                          \
         .help = "File with the token that the server wants. It is sent with --tls or to this "     \
                 "machine alone.",                                                                  \
         .default_text = "the variable SLUICE_TOKEN, or none"                                       \

@@ -49,9 +49,7 @@ static const char *const pack_groups[] = {[OUTPUT] = "output", NULL};
 static const struct sluice_option pack_options[] = {
     {.name = "shard-bytes",
      .group = OUTPUT,
-     .type = SLUICE_OPTION_BYTES,
-     .value = &given.shard_bytes,
-     .arg = "BYTES",
+     SLUICE_VALUE_BYTES(given.shard_bytes, "BYTES"),
      .min = 1,
      .help = "Size of a tar: a new one begins with the sample behind it."},
 };

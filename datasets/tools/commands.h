@@ -18,16 +18,15 @@ int sluice_dataset_cmd_unpack(int argc, char **argv);
 /* The option of commands that use several threads. */
 #define SLUICE_DATASET_WORKERS_OPTION(heading, num_threads)                                        \
     {                                                                                              \
-        .name = "workers", .short_name = 'j', .group = (heading), .type = SLUICE_OPTION_UINT,      \
-        .value = (num_threads), .arg = "N", .min = 0, .max = 4096,                                 \
+        .name = "workers", .short_name = 'j', .group = (heading),                                  \
+        SLUICE_VALUE_UINT(*(num_threads), "N"), SLUICE_RANGE(0, 4096),                             \
         .help = "Threads; 0: one for each CPU."                                                    \
     }
 
 /* The option of commands that list a root: how its folders are used. */
 #define SLUICE_DATASET_FOLDERS_OPTION(group_of, target)                                            \
     {                                                                                              \
-        .name = "classes-are-folders", .group = (group_of), .type = SLUICE_OPTION_FLAG,            \
-        .value = (target),                                                                         \
+        .name = "classes-are-folders", .group = (group_of), SLUICE_VALUE_FLAG(*(target)),          \
         .help = "Take folders of DIR that are called as splits (train, training; val, valid, "     \
                 "validation, dev; test, testing) for classes like all others."                     \
     }
@@ -35,8 +34,7 @@ int sluice_dataset_cmd_unpack(int argc, char **argv);
 /* Where fields come from, of what kind they are: what is listed by the two. */
 #define SLUICE_DATASET_TARGET_OPTION(of_group, to)                                                 \
     {                                                                                              \
-        .name = "target", .group = (of_group), .type = SLUICE_OPTION_STRINGS, .value = (to),       \
-        .arg = "[NAME=]FROM[:KIND]",                                                               \
+        .name = "target", .group = (of_group), SLUICE_VALUE_STRINGS(*(to), "[NAME=]FROM[:KIND]"),  \
         .help = "A field of each image, for the program that trains; up to 16 options. FROM is a " \
                 "column of the table of labels, which may then have no labels, or of MDS shards "  \
                 "and LitData's chunks; or .txt, .json or another suffix: of files beside the "     \
@@ -46,8 +44,8 @@ int sluice_dataset_cmd_unpack(int argc, char **argv);
     }
 #define SLUICE_DATASET_TARGET_TYPE_OPTION(of_group, to)                                            \
     {                                                                                              \
-        .name = "target-type", .group = (of_group), .type = SLUICE_OPTION_CHOICE, .value = (to),   \
-        .arg = "TYPE", .choices = sluice_dataset_target_types,                                     \
+        .name = "target-type", .group = (of_group), SLUICE_VALUE_CHOICE(*(to), "TYPE"),            \
+        .choices = sluice_dataset_target_types,                                                    \
         .help = "KIND of --target without one. vector: as many numbers in each row, read as "      \
                 "float32; bytes: whatever they are.",                                              \
         .default_text = "of a table, vector if the first row has numbers alone, else bytes; of "   \

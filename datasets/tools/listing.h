@@ -81,16 +81,15 @@ enum { SLUICE_LISTING_WHAT, SLUICE_LISTING_SAMPLES, SLUICE_LISTING_LABELS, SLUIC
 /* The options that say what is a sample. */
 #define SLUICE_LISTING_SHARDS_OPTION(target)                                                       \
     {                                                                                              \
-        .name = "shards", .group = SLUICE_LISTING_SAMPLES, .type = SLUICE_OPTION_STRING,           \
-        .value = (target), .arg = "LIST",                                                          \
+        .name = "shards", .group = SLUICE_LISTING_SAMPLES, SLUICE_VALUE_STRING(*(target), "LIST"), \
         .help = "List these shards of DIR alone, .tar or .mds, in bash's braces as WebDataset "    \
                 "has them: 'train-{000000..001023}.tar', with :: between lists.",                  \
         .default_text = "all images and shards in DIR"                                             \
     }
 #define SLUICE_LISTING_SPLIT_OPTION(split, target)                                                 \
     {                                                                                              \
-        .name = split "-list", .group = SLUICE_LISTING_SAMPLES, .type = SLUICE_OPTION_STRING,      \
-        .value = (target), .arg = "FILE",                                                          \
+        .name = split "-list", .group = SLUICE_LISTING_SAMPLES,                                    \
+        SLUICE_VALUE_STRING(*(target), "FILE"),                                                    \
         .help = "File with a line for each image of " split ": its path relative to DIR, and "     \
                 "maybe a label behind it. Images in neither list are no samples.",                 \
         .default_text = "column split of the table, else the folders train/, val/ and the like"    \
@@ -99,8 +98,7 @@ enum { SLUICE_LISTING_WHAT, SLUICE_LISTING_SAMPLES, SLUICE_LISTING_LABELS, SLUIC
 /* The options that say where labels come from. */
 #define SLUICE_LISTING_LABELS_OPTION(target)                                                       \
     {                                                                                              \
-        .name = "labels", .group = SLUICE_LISTING_LABELS, .type = SLUICE_OPTION_STRING,            \
-        .value = (target), .arg = "FILE",                                                          \
+        .name = "labels", .group = SLUICE_LISTING_LABELS, SLUICE_VALUE_STRING(*(target), "FILE"),  \
         .help = "Table of labels, .csv or .jsonl, with columns file_name (relative to DIR) and "   \
                 "label (integers, or names of classes), and maybe split (train, val, test).",      \
         .default_text = "DIR/metadata.jsonl, metadata.csv or labels.csv if it has these columns, " \
@@ -109,8 +107,8 @@ enum { SLUICE_LISTING_WHAT, SLUICE_LISTING_SAMPLES, SLUICE_LISTING_LABELS, SLUIC
     }
 #define SLUICE_LISTING_LABEL_KEY_OPTION(target)                                                    \
     {                                                                                              \
-        .name = "label-key", .group = SLUICE_LISTING_LABELS, .type = SLUICE_OPTION_STRING,         \
-        .value = (target), .arg = "NAME",                                                          \
+        .name = "label-key", .group = SLUICE_LISTING_LABELS,                                       \
+        SLUICE_VALUE_STRING(*(target), "NAME"),                                                    \
         .help = "Where the label is: the column of a table, of MDS shards and LitData's chunks, "  \
                 "in tars the key in the .json beside an image; an integer, or the name of a "      \
                 "class.  '' for no labels.",                                                       \
@@ -118,8 +116,7 @@ enum { SLUICE_LISTING_WHAT, SLUICE_LISTING_SAMPLES, SLUICE_LISTING_LABELS, SLUIC
     }
 #define SLUICE_LISTING_CLASSES_OPTION(target)                                                      \
     {                                                                                              \
-        .name = "classes", .group = SLUICE_LISTING_LABELS, .type = SLUICE_OPTION_STRING,           \
-        .value = (target), .arg = "FILE",                                                          \
+        .name = "classes", .group = SLUICE_LISTING_LABELS, SLUICE_VALUE_STRING(*(target), "FILE"), \
         .help = "List of classes, one name a line: the first is label 0.",                         \
         .default_text = "DIR/" SLUICE_CLASS_LIST_FILE " if it is there"                            \
     }

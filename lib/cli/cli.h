@@ -80,6 +80,25 @@ struct sluice_option {
     const char *alias;
 };
 
+/* Type, variable and placeholder of an option in one; the compiler refuses a variable of another
+ * type. */
+#define SLUICE_VALUE_(of, c_type, variable)                                                        \
+    .type = SLUICE_OPTION_##of, .value = _Generic(&(variable), c_type * : &(variable))
+#define SLUICE_VALUE_FLAG(variable) SLUICE_VALUE_(FLAG, bool, variable)
+#define SLUICE_VALUE_STRING(variable, word)                                                        \
+    SLUICE_VALUE_(STRING, const char *, variable), .arg = (word)
+#define SLUICE_VALUE_UINT(variable, word) SLUICE_VALUE_(UINT, uint64_t, variable), .arg = (word)
+#define SLUICE_VALUE_DOUBLE(variable, word) SLUICE_VALUE_(DOUBLE, double, variable), .arg = (word)
+#define SLUICE_VALUE_BYTES(variable, word) SLUICE_VALUE_(BYTES, uint64_t, variable), .arg = (word)
+#define SLUICE_VALUE_RATE(variable, word) SLUICE_VALUE_(RATE, double, variable), .arg = (word)
+#define SLUICE_VALUE_SECONDS(variable, word) SLUICE_VALUE_(SECONDS, double, variable), .arg = (word)
+#define SLUICE_VALUE_MS(variable, word) SLUICE_VALUE_(MS, double, variable), .arg = (word)
+#define SLUICE_VALUE_CHOICE(variable, word)                                                        \
+    SLUICE_VALUE_(CHOICE, const char *, variable), .arg = (word)
+#define SLUICE_VALUE_STRINGS(variable, word)                                                       \
+    SLUICE_VALUE_(STRINGS, struct sluice_option_strings, variable), .arg = (word)
+#define SLUICE_RANGE(least, most) .min = (least), .max = (most)
+
 struct sluice_cli_result;
 
 struct sluice_cli {
