@@ -109,10 +109,28 @@ static struct {
     const char *out, *spec;
 } given;
 
+/* Whether a sample is its views, one after the other. */
+static bool has_views(const struct sluice_pipeline *pipeline, const struct sluice_sample *sample)
+{
+    return sluice_pipeline_num_views(pipeline) > 1 &&
+           sample->ops_done >= sluice_pipeline_u8_split(pipeline);
+}
+
+/* [[height, width], ...] */
+static json_t *sizes_of_views(const struct sluice_pipeline *pipeline)
+{
+    json_t *sizes = json_array();
+    for (unsigned i = 0; i < sluice_pipeline_num_views(pipeline); i++) {
+        const struct sluice_size size = sluice_pipeline_view_size(pipeline, i);
+        json_array_append_new(sizes, json_pack("[i, i]", (int)size.height, (int)size.width));
+    }
+    return sizes;
+}
+
 /* `ops`: JSON of every op's draws; NULL: not asked for. */
-static void print_draws(const char *image, const char *out, const struct sluice_sample *sample,
-                        const struct sluice_draws *draws, const struct sluice_image_info *info,
-                        const char *ops)
+static void print_draws(const char *image, const char *out, const struct sluice_pipeline *pipeline,
+                        const struct sluice_sample *sample, const struct sluice_draws *draws,
+                        const struct sluice_image_info *info, const char *ops)
 {
     json_t *json =
         json_pack("{s:i, s:i, s:i, s:i, s:b, s:s, s:s, s:I, s:i, s:i, s:i}", "top", (int)draws->top,
@@ -120,6 +138,8 @@ static void print_draws(const char *image, const char *out, const struct sluice_
                   (int)draws->width, "flip", (int)draws->flip, "image", image, "out", out, "sample",
                   (json_int_t)sample->key.sample_id, "split", (int)sample->ops_done, "image_height",
                   (int)info->height, "image_width", (int)info->width);
+    if (json && has_views(pipeline, sample))
+        json_object_set_new(json, "views", sizes_of_views(pipeline));
     if (json && ops)
         json_object_set_new(json, "ops", json_loads(ops, 0, NULL));
     if (json) {
@@ -134,8 +154,7 @@ static sluice_status write_sample(const char *path, const struct sluice_pipeline
 {
     const size_t width = sample->width, height = sample->height, channels = sample->channels;
     const struct sluice_buf *data = sample->data;
-    if (sluice_pipeline_num_views(pipeline) > 1 &&
-        sample->ops_done >= sluice_pipeline_u8_split(pipeline)) {
+    if (has_views(pipeline, sample)) {
         const bool is_u8 = sample->kind == SLUICE_KIND_U8;
         return sluice_npy_write(path, is_u8 ? "|u1" : "<f4",
                                 (const size_t[]){data->len / (is_u8 ? 1 : sizeof(float))}, 1,
@@ -187,7 +206,7 @@ static sluice_status run_one(const struct tensor *tensor, const char *image,
         if (given.has_draws)
             status = sluice_pipeline_write_draws(tensor->pipeline, key, width, height, &ops, err);
         if (status == SLUICE_OK)
-            print_draws(image, path, &sample, &draws, &info, ops);
+            print_draws(image, path, tensor->pipeline, &sample, &draws, &info, ops);
         free(ops);
     }
     free(path);
@@ -291,7 +310,8 @@ int sluice_dataset_cmd_tensor(int argc, char **argv)
         .num_options = SLUICE_ARRAY_LEN(options),
         .groups = groups,
         .epilog = "u8 results are height x width x 3, float32 results 3 x height x width.  The "
-                  "results of several views are one row of numbers, view after view.",
+                  "results of several views are one row of numbers, view after view; "
+                  "\"views\" has the height and width of each.",
     };
     const struct sluice_cli_result parsed = sluice_cli_parse(&cli, argc, argv);
     if (parsed.should_exit)

@@ -51,12 +51,23 @@ def _png(width, height, pixels):
             chunk(b"IEND", b""))
 
 
-def _read_npy(path):
-    """(height, width, bytes) of a uint8 .npy [height, width, 3] of version 1."""
+def _read_npy(path, views):
+    """[PNG] of a uint8 .npy of version 1: of its image [height, width, 3], or of views of these sizes, one after the
+    other."""
     data = pathlib.Path(path).read_bytes()
     start = 10 + int.from_bytes(data[8:10], "little")
-    height, width, _ = ast.literal_eval(data[10:start].decode("ascii"))["shape"]
-    return height, width, data[start:]
+    images = []
+    for height, width in views or [ast.literal_eval(data[10:start].decode("ascii"))["shape"][:2]]:
+        end = start + height * width * 3
+        images.append(_png(width, height, data[start:end]))
+        start = end
+    return images
+
+
+def _ops_of_views(ops):
+    """The draws of each view: those of the shared ops, then its own."""
+    shared = [op for op in ops if op["op"] != "views"]
+    return [shared + own for op in ops if op["op"] == "views" for own in op["views"]] or [ops]
 
 
 def _words(op):
@@ -87,7 +98,7 @@ def _files(source):
 
 
 def _draw(files, pipeline, seed, epoch):
-    """[(image as PNG, draws)] of an epoch; None for a file that cannot be read."""
+    """Of each file in an epoch [(image as PNG, draws)], one of each view; None for a file that cannot be read."""
     with tempfile.TemporaryDirectory() as folder:
         # Two files at least, so that the output is a folder.
         done = subprocess.run(
@@ -96,8 +107,7 @@ def _draw(files, pipeline, seed, epoch):
         made = {}
         for line in done.stdout.splitlines():
             told = json.loads(line)
-            height, width, pixels = _read_npy(told["out"])
-            made[told["sample"]] = _png(width, height, pixels), told["ops"]
+            made[told["sample"]] = list(zip(_read_npy(told["out"], told.get("views")), _ops_of_views(told["ops"])))
     if not made:
         raise _sluice.InvalidError(f"preview: {done.stderr.strip()}")
     return [made.get(sample) for sample in range(len(files))]
@@ -123,17 +133,21 @@ def preview(source, recipe, num=6, draws=4, seed=0, part="train", out=None):
     columns = [_draw(files, pixels, seed, epoch) for epoch in range(draws)]
     sections = []
     for row, path in enumerate(files):
-        figures = []
+        rows = [[]]  # one, or with views one for each epoch
         for epoch, column in enumerate(columns):
             if column[row] is None:
-                figures.append(f"<figure>not read: {html.escape(path)}</figure>")
+                rows[-1].append(f"<figure>not read: {html.escape(path)}</figure>")
                 continue
-            image, ops = column[row]
-            lines = "<br>".join(html.escape(_words(op)) for op in ops)
-            figures.append(f'<figure><img alt="epoch {epoch}" src="data:image/png;base64,'
-                           f'{base64.b64encode(image).decode()}"><figcaption>epoch {epoch}<br>{lines}</figcaption></figure>')
-        sections.append(f'<section><h2>{html.escape(os.path.basename(path))}</h2>'
-                        f'<div class="row">{"".join(figures)}</div></section>')
+            views = column[row]
+            if len(views) > 1 and rows[-1]:
+                rows.append([])
+            for i, (image, ops) in enumerate(views):
+                name = f"epoch {epoch}" + (f", view {i}" if len(views) > 1 else "")
+                lines = "<br>".join(html.escape(_words(op)) for op in ops)
+                rows[-1].append(f'<figure><img alt="{name}" src="data:image/png;base64,'
+                                f'{base64.b64encode(image).decode()}"><figcaption>{name}<br>{lines}</figcaption></figure>')
+        sections.append(f'<section><h2>{html.escape(os.path.basename(path))}</h2>' +
+                        "".join(f'<div class="row">{"".join(figures)}</div>' for figures in rows) + "</section>")
     extra = "".join(f"<p>{name} {html.escape(str(value))}, which this page does not show</p>"
                     for name, value in (("RandomErasing", made.erasing), ("Mix", made.mix)) if value and part == "train")
     page = Page(f'<!doctype html><html lang="en"><meta charset="utf-8"><title>Recipe</title>'

@@ -269,20 +269,21 @@ class Recipes(support.SetTest):
             recipes.preset("timm-a9")
 
 
+class Reader(html.parser.HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.images, self.texts = [], []
+
+    def handle_starttag(self, tag, attributes):
+        if tag == "img":
+            self.images.append(dict(attributes)["src"])
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+
 class Preview(support.SetTest):
     def test_a_page_of_draws(self):
-        class Reader(html.parser.HTMLParser):
-            def __init__(self):
-                super().__init__()
-                self.images, self.texts = [], []
-
-            def handle_starttag(self, tag, attributes):
-                if tag == "img":
-                    self.images.append(dict(attributes)["src"])
-
-            def handle_data(self, data):
-                self.texts.append(data)
-
         odd = os.path.join(self.root, "<b>&.png")
         self.addCleanup(os.unlink, odd)
         image = Image.new("RGB", (70, 90), (1, 2, 3))
@@ -304,6 +305,22 @@ class Preview(support.SetTest):
         self.assertTrue(factors or "equalize" in reader.texts)
         self.assertIn("Mix", sluice.preview(self.root, "timm-a2", num=1, draws=1))
         self.assertIn("srcdoc", page._repr_html_())
+
+    def test_each_view_is_shown_with_its_draws(self):
+        image = Image.new("RGB", (70, 90), (1, 2, 3))
+        path = os.path.join(self.root, "views.png")
+        self.addCleanup(os.unlink, path)
+        image.save(path)
+        page = sluice.preview(path, "decode,hflip,views(2x[center_crop=50,brightness=0.5-1.5],[resize=20x30]),to_tensor",
+                              draws=3)
+        reader = Reader()
+        reader.feed(page)
+        sizes = [Image.open(io.BytesIO(base64.b64decode(image.split(",")[1]))).size for image in reader.images]
+        self.assertEqual(sizes, [(50, 50), (50, 50), (30, 20)] * 3)
+        self.assertEqual(page.count('<div class="row">'), 3)
+        self.assertTrue({"epoch 2, view 1", "epoch 0, view 2"} <= set(reader.texts))
+        self.assertEqual(sum(line.startswith("brightness: ") for line in reader.texts), 6)
+        self.assertEqual(sum(line.startswith("hflip: ") for line in reader.texts), 9)
 
     def test_offload_dataset_preview_is_that_page(self):
         with tempfile.TemporaryDirectory() as folder:
