@@ -3,6 +3,8 @@
     loader = sluice.torch.Loader("storage:50051", 256, recipe=train_transform)
     print(sluice.recipes.explain(train_transform))
 
+A list of transforms, and DINOv2's DataAugmentationDINO, become the views of a sample.
+
 Each known part becomes ops of a pipeline (docs/RECIPES.md), whose pixels are those that the part makes of a PIL image
 with the same parameters, bit for bit.  What a sample draws is not what torchvision's generator would draw: the
 distribution is the same, and the draws of a seed, epoch and sample are always the same.
@@ -10,6 +12,7 @@ distribution is the same, and the draws of a seed, epoch and sample are always t
 import dataclasses
 import fractions
 import importlib.metadata
+import itertools
 import json
 import logging
 import math
@@ -158,7 +161,7 @@ def _distort(part):
 def _group(name):
     def of(part):
         inner = ",".join(_inner(part))
-        return [_with_p(f"{name}({inner})", part)] if inner else []
+        return [_with_p(f"{name}({inner})", part)] if inner and getattr(part, "p", 1) else []
     return of
 
 
@@ -367,8 +370,18 @@ _NEAREST = {
 }
 
 
+def _known_class(part):
+    """The class, or the one of torchvision to which it only gives arguments, as DINOv2's GaussianBlur does."""
+    for base in type(part).__mro__:
+        if base.__module__.split(".")[0] == "torchvision":
+            return base
+        if any(callable(value) and name not in ("__init__", "__repr__") for name, value in vars(base).items()):
+            break
+    return type(part)
+
+
 def _ops(part):
-    name, module = type(part).__name__, type(part).__module__
+    name, module = _known_class(part).__name__, _known_class(part).__module__
     if module == "timm.data.auto_augment" and name in ("RandAugment", "AutoAugment"):
         return _rand_augment_timm(part) if name == "RandAugment" else _auto_augment_timm(part)
     if module.split(".")[0] == "timm" and name not in ("RandomResizedCropAndInterpolation", "MaybeToTensor"):
@@ -392,6 +405,50 @@ def _erasing(part):
                 "ratio": (math.exp(low), math.exp(high)), "fill": fill}
     fill = "pixel" if part.value in (None, "random") else part.value
     return {"p": part.p, "scale": tuple(part.scale), "ratio": tuple(part.ratio), "fill": fill}
+
+
+# Attributes of the DataAugmentationDINO of DINOv2 and DINOv3; and those of DINOv3 that views() does not have as options.
+_DINO = ("geometric_augmentation_global", "geometric_augmentation_local", "global_transfo1", "global_transfo2", "local_transfo",
+         "local_crops_number")
+_DINO_OFF = ("gram_teacher_crops_size", "teacher_no_color_jitter", "local_crops_subset_of_global_crops", "share_color_jitter")
+
+
+def _views(recipe):
+    """The parts of each view, of a list of transforms or of a DataAugmentationDINO; None: there is one image."""
+    if isinstance(recipe, (list, tuple)):
+        if not recipe:
+            raise _sluice.InvalidError("recipe: a list without a transform: give one for each view")
+        return [[part] for part in recipe]
+    if not all(hasattr(recipe, name) for name in _DINO):
+        return None
+    for name in _DINO_OFF:
+        if getattr(recipe, name, None):
+            _refuse(recipe, f"{name}: write it as views([...:draws=1],...), in which ops with the same number draw the same "
+                            "(docs/RECIPES.md#views)")
+    crop, local = recipe.geometric_augmentation_global, recipe.geometric_augmentation_local
+    return [[crop, recipe.global_transfo1], [crop, recipe.global_transfo2],
+            *[[local, recipe.local_transfo]] * recipe.local_crops_number]
+
+
+def _split_tail(ops):
+    """The ops of the pixels, and those from to_tensor on."""
+    at = ops.index("to_tensor") if "to_tensor" in ops else len(ops)
+    return ops[:at], ops[at:]
+
+
+def _text_of_views(views):
+    """The pipeline of parts for each view."""
+    parts = [_split_tail([op for part in view for op in _ops(part)]) for view in views]
+    tail = parts[0][1]
+    for i, (_, other) in enumerate(parts):
+        if other != tail:
+            raise _sluice.InvalidError(f"recipe: view {i} ends in {','.join(other) or 'u8'}, and view 0 in "
+                                       f"{','.join(tail) or 'u8'}: all views have one ToTensor and Normalize")
+    texts = []
+    for ops, same in itertools.groupby(",".join(ops) for ops, _ in parts):
+        count = len(list(same))
+        texts.append(f"{count}x[{ops}]" if count > 1 else f"[{ops}]")
+    return ",".join(["decode", f"views({','.join(texts)})", *tail])
 
 
 @dataclasses.dataclass
@@ -464,13 +521,19 @@ def _of(recipe):
         return recipe
     if isinstance(recipe, str):
         return Recipe(recipe) if recipe.startswith(("decode", "@")) else preset(recipe)
+    views = _views(recipe)
+    if views is not None:
+        return Recipe(_text_of_views(views))
     parts = list(getattr(recipe, "transforms", [recipe]))
     erasing = _erasing(parts.pop()) if type(parts[-1]).__name__ == "RandomErasing" else None
     return Recipe(",".join(["decode", *(op for part in parts for op in _ops(part))]), erasing=erasing)
 
 
 def _leaves(part):
-    """The parts in a transform that have no others in them."""
+    """The parts in a transform, or in those of several views, that have no others in them."""
+    views = _views(part)
+    if views is not None:
+        return [leaf for view in views for child in view for leaf in _leaves(child)]
     is_sequential = type(part).__module__ == "torch.nn.modules.container" and type(part).__name__ == "Sequential"
     inner = list(part) if is_sequential else getattr(part, "transforms", None)
     return [leaf for child in inner for leaf in _leaves(child)] if isinstance(inner, (list, tuple)) else [part]
@@ -481,7 +544,7 @@ def is_recipe(transform):
     with each batch.
 
     InvalidError: it is made of torchvision's or timm's ops for images alone, and so may be either."""
-    leaves = [(type(part).__name__, type(part).__module__.split(".")[0]) for part in _leaves(transform)]
+    leaves = [(_known_class(part).__name__, _known_class(part).__module__.split(".")[0]) for part in _leaves(transform)]
     known = [name for name, package in leaves if package in ("torchvision", "timm") and name in _PARTS]
     if _FROM_PIL & set(known):
         return True
@@ -498,6 +561,9 @@ def text(transform):
     InvalidError, a ValueError: a part that no op stands for, with its name."""
     if isinstance(transform, str):
         return transform
+    views = _views(transform)
+    if views is not None:
+        return _text_of_views(views)
     return ",".join(["decode", *_ops(transform)])
 
 
@@ -506,6 +572,9 @@ def explain(recipe):
     made = of(recipe)
     if isinstance(recipe, (str, Recipe)):
         rows = [("train", made.train)] + ([("val", made.val)] if made.val else [])
+    elif _views(recipe) is not None:
+        rows = [(f"view {i}: {repr(part).split(chr(10))[0]}", ",".join(_ops(part)))
+                for i, view in enumerate(_views(recipe)) for part in view]
     else:
         parts = [part for part in getattr(recipe, "transforms", [recipe]) if type(part).__name__ != "RandomErasing"]
         rows = [(repr(part).split("\n")[0], ",".join(_ops(part)) or "nothing: images are RGB, of 8 bits, as they come")

@@ -4,6 +4,7 @@ import base64
 import html.parser
 import io
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -232,16 +233,41 @@ class Recipes(support.SetTest):
         self.assertEqual(vars(ours), vars(theirs))
         self.check_same(v2.val, recipes.text(T.Compose([T.Resize(232), T.CenterCrop(224), *tail])))
 
-    def test_one_view_of_simclr_and_byol_is_what_torchvision_says(self):
-        tail = [T.RandomGrayscale(0.2), T.GaussianBlur(23, (0.1, 2)), T.ToTensor(),
-                T.Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))]
-        byol = [T.RandomResizedCrop(224, interpolation=T.InterpolationMode.BICUBIC), T.RandomHorizontalFlip(),
-                T.RandomApply([T.ColorJitter(0.4, 0.4, 0.2, 0.1)], 0.8), *tail]
-        self.check_same(recipes.preset("byol").train, recipes.text(T.Compose(byol)))
-        simclr = [T.RandomResizedCrop(224), T.RandomHorizontalFlip(),
-                  T.RandomApply([T.ColorJitter(0.8, 0.8, 0.8, 0.2)], 0.8), *tail]
-        text = recipes.text(T.Compose(simclr)).replace(":kernel=23", ":kernel=23:p=0.5")
-        self.check_same(recipes.preset("simclr").train, text)
+    def test_presets_with_views_are_what_torchvision_says(self):
+        bicubic = T.InterpolationMode.BICUBIC
+        soft, hard = (T.RandomApply([T.ColorJitter(*jitter)], 0.8) for jitter in ((0.4, 0.4, 0.2, 0.1), (0.8, 0.8, 0.8, 0.2)))
+        gray, flip, solarize = T.RandomGrayscale(0.2), T.RandomHorizontalFlip(), T.RandomSolarize(128, 0.2)
+
+        def tail(std=0.229):
+            return [T.ToTensor(), T.Normalize((0.485, 0.456, 0.406), (std, 0.224, 0.225))]
+
+        def blur(p, kernel=23):
+            return T.RandomApply([T.GaussianBlur(kernel, (0.1, 2))], p)
+
+        def dino(large, small, flips, p):
+            crops = [[T.RandomResizedCrop(size, scale, interpolation=bicubic), *flips, soft, gray]
+                     for size, scale in ((large, (0.32, 1)), (small, (0.05, 0.32)))]
+            return [[*crops[0], blur(p[0], 9)], [*crops[0], blur(p[1], 9), solarize], *[[*crops[1], blur(p[2], 9)]] * 8]
+
+        byol = [T.RandomResizedCrop(224, interpolation=bicubic), flip, soft, gray]
+        swav = [[T.RandomResizedCrop(size, scale), flip, hard, gray, blur(0.5)]
+                for size, scale in ((224, (0.14, 1)), (96, (0.05, 0.14)))]
+        for name, views in {
+                "byol": [[*byol, blur(1)], [*byol, blur(0.1), solarize]],
+                "simclr": [[T.RandomResizedCrop(224), flip, hard, gray, blur(0.5)]] * 2,
+                "swav": [swav[0]] * 2 + [swav[1]] * 6,
+                "dinov2": dino(224, 96, [flip], (0, 0.9, 0.5)),
+                "dinov2-paper": dino(224, 96, [flip], (1, 0.1, 0.5)),
+                "dinov3": dino(256, 112, [], (0, 0.9, 0.5))}.items():
+            text = recipes.text([T.Compose([*view, *tail(0.228 if name == "swav" else 0.229)]) for view in views])
+            # A group of one op has the draws of a group.
+            self.check_same(recipes.preset(name).train, re.sub(r"sequence\((tv_blur=[^,()]*)\)", r"\1", text))
+
+    def test_moco3_has_two_views_by_pillows_blur(self):
+        train = recipes.preset("moco3").train
+        self.assertEqual(train.count("random_resized_crop=224"), 2)
+        self.assertIn("pil_blur=0.1-2,hflip]", train)
+        self.assertIn("pil_blur=0.1-2:p=0.1,solarize=128:p=0.2,hflip]", train)
 
     def check_same(self, text, other):
         """The fingerprints that the library gives them."""

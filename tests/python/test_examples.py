@@ -62,6 +62,18 @@ class ExampleTest(support.SetTest):
                 self.assert_trained(self.run_example(name, folder, "--epochs", "1",
                                                      needs=["torch", "torchvision"]), 1)
 
+    def test_dinos_augmentation_handed_over_as_it_is(self):
+        output = self.run_example("dino_views.py", self.address, "--epochs", "1", needs=["torch", "torchvision"])
+        self.assert_trained(output, 1)
+        text = output.splitlines()[0].replace("sequence(tv_blur=0.1-2:kernel=9)", "tv_blur=0.1-2:kernel=9")
+        self.assertEqual(self.fingerprint(text), self.fingerprint("dinov2"))
+
+    def fingerprint(self, recipe):
+        import sluice.torch
+        with sluice.torch.Loader(self.root, 8, recipe=recipe) as loader:
+            self.assertEqual(loader.info["views"], [[224, 224]] * 2 + [[96, 96]] * 8)
+            return loader.info["pipeline_fingerprint"][0]
+
     def test_lightning_and_its_checkpoint(self):
         with tempfile.TemporaryDirectory() as folder:
             run = ("train_lightning.py", self.address, "--epochs")

@@ -143,6 +143,57 @@ class Text(unittest.TestCase):
             size, max_size, interpolation = None, 30, Mode.BICUBIC
         self.check(Resize(), "decode,resize=30:filter=bicubic:side=longer")
 
+    def test_a_list_is_the_views_of_a_sample(self):
+        small, large = T.Resize((8, 9)), T.Compose([T.CenterCrop(20), T.RandomHorizontalFlip()])
+        self.check([T.Compose([large, *TAIL]), T.Compose([small, *TAIL]), T.Compose([small, *TAIL])],
+                   "decode,views([center_crop=20,hflip=0.5],2x[resize=8x9])" + TAIL_TEXT)
+        self.check((small, large), "decode,views([resize=8x9],[center_crop=20,hflip=0.5])")
+        self.assertTrue(recipes.is_recipe([T.Compose([small, *TAIL])] * 2))
+        self.assertEqual(recipes.of([small, small]).train, "decode,views(2x[resize=8x9])")
+        lines = recipes.explain([small, large]).splitlines()
+        self.assertTrue(lines[0].startswith("view 0: Resize(") and lines[0].endswith("  resize=8x9"))
+        self.assertTrue(lines[1].startswith("view 1: Compose("))
+        for transform, words in (
+                ([], "a list without a transform"),
+                ([T.Compose([small, *TAIL]), T.Compose([small, T.ToTensor()])], "view 1 ends in to_tensor, and view 0 in to_t"),
+                ([small, T.Compose([small, *TAIL])], "view 1 ends in to_tensor,normalize=.* and view 0 in u8"),
+                ([small, T.Compose([*TAIL, T.RandomErasing()])], "RandomErasing: no op does this")):
+            with self.subTest(words), self.assertRaisesRegex(ValueError, words):
+                recipes.of(transform)
+
+    def test_a_class_that_only_gives_arguments_is_known(self):
+        class Blur(T.RandomApply):
+            def __init__(self, p):
+                super().__init__([T.GaussianBlur(9, (0.1, 2))], p=1 - p)
+
+        class Crop(T.CenterCrop):
+            def forward(self, image):
+                return super().forward(image).rotate(90)
+
+        self.check(Blur(0.1), "decode,sequence(tv_blur=0.1-2:kernel=9):p=0.9")
+        self.check(T.Compose([Blur(1), T.Grayscale(3)]), "decode,grayscale")
+        with self.assertRaisesRegex(ValueError, "Crop: no op does this"):
+            recipes.text(Crop(8))
+
+    def test_data_augmentation_dino(self):
+        class Dino:
+            local_crops_number = 3
+            geometric_augmentation_global = T.Compose([T.RandomResizedCrop(20, (0.32, 1), interpolation=Mode.BICUBIC)])
+            geometric_augmentation_local = T.Compose([T.RandomResizedCrop(10, (0.05, 0.32)), T.RandomHorizontalFlip()])
+            global_transfo1 = T.Compose([torch.nn.Identity(), *TAIL])
+            global_transfo2 = T.Compose([T.RandomSolarize(128, 0.2), *TAIL])
+            local_transfo = T.Compose(TAIL)
+            gram_teacher_crops_size = None
+
+        crop = "random_resized_crop=20:scale=0.32-1:ratio=3/4-4/3:filter=bicubic"
+        self.check(Dino(), f"decode,views([{crop}],[{crop},solarize=128:p=0.2],"
+                   "3x[random_resized_crop=10:scale=0.05-0.32:ratio=3/4-4/3,hflip=0.5])" + TAIL_TEXT)
+        self.assertTrue(recipes.is_recipe(Dino()))
+        dino = Dino()
+        dino.gram_teacher_crops_size = 40
+        with self.assertRaisesRegex(ValueError, "Dino: gram_teacher_crops_size: write it as views"):
+            recipes.of(dino)
+
     def test_a_text_stays_as_it_is(self):
         self.check("decode,resize=8", "decode,resize=8")
 
@@ -242,6 +293,19 @@ class Batches(unittest.TestCase):
         self.same(T.Resize(60, max_size=75), T.CenterCrop((64, 80)), T.Resize((64, 64)))
         self.same(T.Resize((64, 80)))
         self.same(T.Resize(90), T.CenterCrop((80, 48)))
+
+    def test_of_views(self):
+        views = [T.Compose([T.Resize(72), T.CenterCrop(64), *TAIL]), T.Compose([T.CenterCrop((50, 60)), T.Grayscale(3), *TAIL])]
+        for given in ({"recipe": views}, {"transform": views}):
+            with sluice.torch.Loader(self.root, 3, part="val", normalize=True, paths=True, **given) as loader:
+                count = 0
+                for made, _, paths in loader:
+                    for i, path in enumerate(paths):
+                        image = Image.open(self.root / path).convert("RGB")
+                        for view, transform in zip(made, views, strict=True):
+                            self.assertTrue(torch.equal(view[i], transform(image)), f"{path}: {transform}")
+                            count += 1
+            self.assertEqual(count, 12)
 
     def test_of_pads(self):
         for options in ({}, {"fill": (9, 99, 199)}, {"padding_mode": "edge"}, {"padding_mode": "reflect"},
