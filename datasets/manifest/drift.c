@@ -42,6 +42,7 @@ struct search {
     struct folder *folders; /* in the order of their paths */
     size_t num_folders, capacity;
     bool has_splits; /* all samples lie in folders of train and val */
+    bool has_masks;  /* a field is one */
     bool has_shards; /* so that a tar that is not listed is new */
     unsigned num_hashed;
     struct sluice_manifest_drift *drift;
@@ -89,6 +90,8 @@ static sluice_status find_folders(struct search *search, struct sluice_err *err)
     bool is_whole = add_folder(search, "", 0, false);
     struct folder last = {.path = ""};
     search->has_splits = sluice_layout_is_of_splits(search->manifest);
+    for (unsigned i = 0; i < search->manifest->fields.num; i++)
+        search->has_masks |= search->manifest->fields.of[i].type.kind == SLUICE_FIELD_MASK;
     for (size_t i = 0; i < search->manifest->num_entries && is_whole; i++) {
         const char *path = sluice_manifest_at(search->manifest, i).path;
         char shard[SLUICE_MAX_PATH_BYTES];
@@ -271,6 +274,28 @@ static bool takes_images(const struct search *search, const char *path, size_t n
     return !is_beside || num_direct > 0;
 }
 
+/* Whether a file of the folder may be the mask of a listed image, "a.mask.png" or "a.png" next to
+ * "a.jpg". */
+static bool is_mask(const struct search *search, const struct rows *rows, const char *path)
+{
+    const struct sluice_manifest *manifest = search->manifest;
+    const char *slash = strrchr(path, '/'), *dot = slash ? slash : path;
+    while (search->has_masks && (dot = strchr(dot, '.'))) {
+        const size_t stem = (size_t)(++dot - path);
+        size_t row = rows->first;
+        SLUICE_FIND_FIRST(row, rows->end, i,
+                          strncmp(sluice_manifest_at(manifest, i).path, path, stem) < 0);
+        for (; row < rows->end; row++) {
+            const char *image = sluice_manifest_at(manifest, row).path;
+            if (strncmp(image, path, stem) != 0)
+                break;
+            if (!strpbrk(image + stem, "./"))
+                return true;
+        }
+    }
+    return false;
+}
+
 static sluice_status list_folder(struct search *search, char path[SLUICE_MAX_PATH_BYTES],
                                  size_t len, struct sluice_err *err)
 {
@@ -301,7 +326,8 @@ static sluice_status list_folder(struct search *search, char path[SLUICE_MAX_PAT
             else if (kind == DT_DIR && !is_image && !find_folder(search, path, longer) &&
                      split_of_folder(search, path) != SLUICE_SPLIT_TEST)
                 status = count_new(search, path, longer, 0, err);
-            else if (kind == DT_REG && is_image && has_images && sluice_is_utf8(path))
+            else if (kind == DT_REG && is_image && has_images && sluice_is_utf8(path) &&
+                     !is_mask(search, &rows, path))
                 count(&search->drift->num_added, search->drift->added, path);
             else if (kind == DT_REG && search->has_shards && sluice_is_shard_name(entry->d_name) &&
                      !find_folder(search, path, longer))

@@ -381,13 +381,13 @@ static sluice_status make_folder_of(const char *path, char last[SLUICE_MAX_PATH_
     return sluice_mkdirs(last, err);
 }
 
-static sluice_status write_file(const char *path, const struct sluice_buf *file,
+static sluice_status write_file(const char *path, const void *data, size_t len,
                                 struct sluice_err *err)
 {
     FILE *out = fopen(path, "wbxe");
     if (!out)
         return sluice_fail(err, SLUICE_E_IO, "%s: %s", path, strerror(errno));
-    const bool is_written = fwrite(file->data, 1, file->len, out) == file->len;
+    const bool is_written = fwrite(data, 1, len, out) == len;
     const int error = errno;
     if (fclose(out) != 0 || !is_written)
         return sluice_fail(err, SLUICE_E_IO, "%s: write: %s", path,
@@ -437,8 +437,31 @@ static sluice_status unpack_one(const char *root, const struct sluice_manifest_e
     if (status == SLUICE_OK)
         status = make_folder_of(path, last_folder, err);
     if (status == SLUICE_OK)
-        status = write_file(path, file, err);
+        status = write_file(path, file->data, file->len, err);
     sluice_buf_unref(file);
+    return status;
+}
+
+/* Masks are files next to their image, which is at out/name. */
+static sluice_status unpack_masks(const struct sluice_manifest *manifest,
+                                  const struct sluice_manifest_entry *entry, const char *out,
+                                  const char *name, struct sluice_err *err)
+{
+    const struct sluice_fields *fields = &manifest->fields;
+    const char *slash = strrchr(name, '/'), *dot = strrchr(slash ? slash : name, '.');
+    const int stem = dot ? (int)(dot - name) : (int)strlen(name);
+    sluice_status status = SLUICE_OK;
+    for (unsigned i = 0; i < fields->num && status == SLUICE_OK; i++) {
+        char path[SLUICE_MAX_PATH_BYTES];
+        const struct sluice_field_value value =
+            sluice_fields_value(fields, i, entry->values, entry->values_bytes);
+        if (!sluice_packed_is_file(fields, i))
+            continue;
+        if (!sluice_print(path, sizeof(path), "%s/%.*s.%s", out, stem, name,
+                          sluice_packed_suffix(fields, i)))
+            return sluice_fail(err, SLUICE_E_INVALID, "%.100s...: a path too long", name);
+        status = write_file(path, value.at, value.bytes, err);
+    }
     return status;
 }
 
@@ -455,6 +478,8 @@ sluice_status sluice_unpack(const char *root, const struct sluice_manifest *mani
     if (status == SLUICE_OK)
         status = sluice_packed_check_columns(manifest, err);
     if (status == SLUICE_OK)
+        status = sluice_packed_check_suffixes(&manifest->fields, err);
+    if (status == SLUICE_OK)
         status = find_paths(manifest, &paths, &num, err);
     if (status == SLUICE_OK)
         status = sluice_mkdirs(out, err);
@@ -467,6 +492,8 @@ sluice_status sluice_unpack(const char *root, const struct sluice_manifest *mani
     for (; done < num && status == SLUICE_OK; done++) {
         const struct sluice_manifest_entry entry = sluice_manifest_at(manifest, paths[done].sample);
         status = unpack_one(root, &entry, out, paths[done].path, pool, last_folder, err);
+        if (status == SLUICE_OK)
+            status = unpack_masks(manifest, &entry, out, paths[done].path, err);
         bytes += entry.bytes;
         sluice_progress_update(&progress, done + 1, NULL);
     }

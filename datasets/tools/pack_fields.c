@@ -31,6 +31,11 @@ sluice_status sluice_packed_check_suffixes(const struct sluice_fields *fields,
     return SLUICE_OK;
 }
 
+bool sluice_packed_is_file(const struct sluice_fields *fields, unsigned i)
+{
+    return fields->of[i].type.kind == SLUICE_FIELD_MASK;
+}
+
 static struct sluice_field_value value_at(const struct sluice_fields *fields, unsigned i,
                                           const struct sluice_manifest_entry *entry)
 {
@@ -57,7 +62,8 @@ static sluice_status check_column(const struct sluice_manifest *manifest, unsign
                                "name; give --target NAME=FROM",
                                column);
     }
-    for (size_t row = 0; is_raw(field->type) && row < manifest->num_entries; row++) {
+    const bool has_text = is_raw(field->type) && !sluice_packed_is_file(&manifest->fields, i);
+    for (size_t row = 0; has_text && row < manifest->num_entries; row++) {
         const struct sluice_manifest_entry entry = sluice_manifest_at(manifest, row);
         const struct sluice_field_value value = value_at(&manifest->fields, i, &entry);
         if (value.at && memchr(value.at, '\0', value.bytes))
@@ -115,6 +121,8 @@ void sluice_packed_columns(FILE *out, const struct sluice_fields *fields,
         const char *column = sluice_packed_column(fields, i);
         char *text = NULL;
         size_t len = 0;
+        if (sluice_packed_is_file(fields, i))
+            continue;
         fputc(',', out);
         if (!entry && strpbrk(column, ",\""))
             sluice_packed_quote(out, column, strlen(column));
@@ -139,7 +147,7 @@ void sluice_packed_options(const struct sluice_fields *fields, bool is_pack,
     for (unsigned i = 0; i < fields->num; i++) {
         (void)sluice_print(text + len, SLUICE_PACKED_OPTIONS - len,
                            are_plain ? " --target %s%s --target-type %s" : " --target '%s%s:%s'",
-                           is_pack ? "." : "",
+                           is_pack || sluice_packed_is_file(fields, i) ? "." : "",
                            is_pack ? sluice_packed_suffix(fields, i)
                                    : sluice_packed_column(fields, i),
                            sluice_field_kind_name(fields->of[i].type.kind));

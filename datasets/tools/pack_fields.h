@@ -18,8 +18,8 @@ const char *sluice_packed_column(const struct sluice_fields *fields, unsigned i)
 /* SLUICE_E_UNSUPPORTED: a name cannot be such a suffix; err names it. */
 SLUICE_MUST_USE sluice_status sluice_packed_check_suffixes(const struct sluice_fields *fields,
                                                            struct sluice_err *err);
-/* SLUICE_E_UNSUPPORTED: a name is that of another column of labels.csv, or a value has a NUL byte,
- * which no table can hold. */
+/* SLUICE_E_UNSUPPORTED: a name is that of another column of labels.csv, or a value but a mask's has a
+ * NUL byte, which no table can hold. */
 SLUICE_MUST_USE sluice_status sluice_packed_check_columns(const struct sluice_manifest *manifest,
                                                           struct sluice_err *err);
 
@@ -31,8 +31,11 @@ SLUICE_MUST_USE sluice_status sluice_packed_value(const struct sluice_fields *fi
 /* Writes a text as RFC 4180 quotes it. */
 void sluice_packed_quote(FILE *out, const char *text, size_t len);
 
-/* Writes the values of a sample as columns of CSV, each with its comma in front; of which none is
- * NULL: the names of the columns. */
+/* Whether a field is written as files next to the images, and not as a column. */
+bool sluice_packed_is_file(const struct sluice_fields *fields, unsigned i);
+
+/* Writes the values of a sample as columns of CSV, each with its comma in front; entry NULL: the
+ * names of the columns. */
 void sluice_packed_columns(FILE *out, const struct sluice_fields *fields,
                            const struct sluice_manifest_entry *entry);
 

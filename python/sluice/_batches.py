@@ -5,7 +5,7 @@ import operator
 import os
 import pathlib
 
-from sluice import _log, _sluice, _named_roots, recipes, settings
+from sluice import _fields, _log, _sluice, _named_roots, recipes, settings
 
 PARTS = {"train": _sluice.TRAIN, "val": _sluice.VAL}
 
@@ -62,7 +62,7 @@ class Batches:
 
     def __init__(self, source, batch_size, *, seed=0, mode=None, pipeline=None, rank=None,
                  world_size=None, drop_last=False, shuffle=True, part="train", sampler=None,
-                 on_error="skip", workers=None, pinned_device=-1, targets=False, geometry=False, recipe=None,
+                 on_error="skip", workers=None, pinned_device=-1, targets=False, fields=False, geometry=False, recipe=None,
                  _does_batch_ops=False, python_tail=None, python_tail_shape=None, python_tail_dtype=None,
                  python_tail_workers=None, **options):
         self._tail = self._tail_of(python_tail, python_tail_shape, python_tail_dtype, python_tail_workers, seed,
@@ -108,8 +108,14 @@ class Batches:
             self._has_views = len(self.info["views"]) > 1
             if self._has_views:
                 self._check_views()
-            if targets and not self._gives_targets:
-                raise _sluice.InvalidError("targets: these batches have none; leave it out")
+            described = self._loader.fields()
+            self.fields = {name: kind for name, kind, _ in described}
+            self._chosen = _fields.chosen(fields, described)
+            for name, asked in (("targets", targets), ("fields", fields)):
+                if asked and not self._gives_targets:
+                    raise _sluice.InvalidError(f"{name}: these batches have none; leave it out")
+            if targets and fields:
+                raise _sluice.InvalidError("targets and fields: the target is the first of the fields; give one of them")
             if targets and self.info["target_kind"] is None:
                 raise _sluice.InvalidError(
                     "targets: the dataset has none; offload_dataset index --target reads them")
@@ -170,6 +176,11 @@ class Batches:
             targets = bytearray(b"".join(target.tobytes() for target in targets))
         made = from_buffer(targets)
         return made.reshape((batch.num_rows, dim)) if dim > 1 else made
+
+    def _fields_of(self, batch, from_buffer):
+        """The batch's fields that were asked for, by name: from_buffer(bytearray, name of a dtype) makes an array."""
+        return {field.name: _fields.made_of(field, self._loader.values(batch, field.number), batch.num_rows, from_buffer)
+                for field in self._chosen}
 
     def _geometry_of(self, batch, from_buffer):
         """The batch's geometry as a dict of arrays, or a list of one for each view: from_buffer(bytearray, name of a

@@ -14,6 +14,7 @@ def servers(source: _Source) -> list[str]: ...
 
 class Batches(Generic[_T]):
     info: dict[str, Any]
+    fields: dict[str, str]
     num_padded: int
     def __init__(self, source: _Source, batch_size: int, *, seed: int = 0,
                  mode: Optional[str] = None, pipeline: Optional[str] = None,
@@ -21,7 +22,8 @@ class Batches(Generic[_T]):
                  drop_last: bool = False, shuffle: bool = True, part: str = "train",
                  sampler: Optional[Iterable[int]] = None, on_error: str = "skip",
                  workers: Optional[int] = None, pinned_device: int = -1,
-                 targets: bool = False, geometry: bool = False, recipe: Any = None,
+                 targets: bool = False, fields: Union[bool, Sequence[str]] = False,
+                 geometry: bool = False, recipe: Any = None,
                  python_tail: Optional[Callable[..., Any]] = None,
                  python_tail_shape: Optional[Sequence[int]] = None, python_tail_dtype: Any = None,
                  python_tail_workers: Optional[int] = None,

@@ -14,7 +14,7 @@ import sys
 import torch
 import torch.utils.data
 
-from sluice import _sluice
+from sluice import _fields, _sluice
 from sluice._batches import PARTS, checked_state
 
 LOOK = """
@@ -58,8 +58,9 @@ class Dataset(torch.utils.data.Dataset):
             train.set_epoch(epoch)
             for images, labels in loader: ...
 
-    dataset[i] is (image, label), or (image, label, target) with targets=True: image [3, height, width], uint8 or normalised, as of
-    sluice.torch.Loader, with several views a list of them; label an int; target float32 [dimension], or [] where that is 1, or bytes. Crops and flips are those that a Loader of the same seed
+    dataset[i] is (image, label), or (image, label, target) with targets=True or fields=True: image [3, height, width], uint8 or normalised, as of
+    sluice.torch.Loader, with several views a list of them; label an int; target float32 [dimension], or [] where that is 1, or bytes; with fields=True or a list of names a dict of the sample's fields, of boxes {"boxes": [n, 4],
+    "labels": [n]}, of keypoints {"keypoints": [n, points, 3]}. Crops and flips are those that a Loader of the same seed
     gives this sample in the epoch of set_epoch(), bit for bit.  Workers see a set_epoch() of the
     process that made them, also while they live on (persistent_workers).
 
@@ -156,7 +157,8 @@ class Dataset(torch.utils.data.Dataset):
             if len(labels) == 1:  # a sample alone need not hold the room for all rows
                 images = [view.clone() for view in images] if isinstance(images, list) else images.clone()
             rows = map(list, zip(*images)) if isinstance(images, list) else images.unbind()
-            samples += zip(rows, labels.tolist(), *(t if isinstance(t, list) else t.unbind() for t in targets))
+            samples += zip(rows, labels.tolist(), *(_fields.rows_of(t, len(labels)) if isinstance(t, dict) else
+                                                    t if isinstance(t, list) else t.unbind() for t in targets))
         return [(self._transform(image) if self._transform else image,
                  self._target_transform(label) if self._target_transform else label, *target)
                 for image, label, *target in samples]

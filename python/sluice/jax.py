@@ -27,7 +27,7 @@ import jax
 import numpy
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from sluice import _batch_ops, _sluice
+from sluice import _batch_ops, _fields, _sluice
 from sluice._batches import Batches
 from sluice._jax_batch import BatchKey, Mix, RandomErasing
 from sluice.numpy import normalization
@@ -161,7 +161,7 @@ class Loader(Batches):
         return [self._shared(view) for view in views], self._shared(labels)
 
     def _tuple(self, views, labels, targets, ids, geometry):
-        return ((self._views_or_image(views), labels) + ((targets,) if self._targets else ())
+        return ((self._views_or_image(views), labels) + ((targets,) if self._targets or self._chosen else ())
                 + ((ids,) if self._sample_ids else ()) + ((geometry,) if self._geometry else ()))
 
     def _rows_of_geometry(self, batch):
@@ -176,6 +176,9 @@ class Loader(Batches):
         ) if self._targets else None
         self._num_added = 0 if batch.device >= 0 else -batch.num_rows % self._num_shares
         geometry = self._rows_of_geometry(batch) if self._geometry else None
+        if self._chosen:  # NumPy's, as boxes have other shapes in each batch
+            targets = _fields.taken(self._fields_of(batch, numpy.frombuffer),
+                                    numpy.arange(batch.num_rows + self._num_added) % batch.num_rows)
         if batch.device >= 0:
             views, ids = self._copied(batch), numpy.array(batch.ids)
             place = self._sharding or views[0].devices().pop()

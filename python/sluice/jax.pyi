@@ -8,7 +8,8 @@ from sluice.numpy import normalization as normalization
 
 class Loader(Batches[tuple[Any, ...]]):
     def __init__(self, source: _Source, batch_size: int, *,
-                 sample_ids: bool = False, targets: bool = False, geometry: bool = False,
+                 sample_ids: bool = False, targets: bool = False,
+                 fields: Union[bool, Sequence[str]] = False, geometry: bool = False,
                  devices: Optional[Sequence[jax.Device]] = None,
                  sharding: Optional[jax.sharding.NamedSharding] = None,
                  rank: Optional[int] = None, world_size: Optional[int] = None,

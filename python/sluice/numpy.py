@@ -5,7 +5,8 @@
 
 images is uint8 [rows, height, width, 3], RGB; with a pipeline of several views a list of such arrays, in the order of its
 text.  labels is int64 [rows].  With targets=True they are followed by targets: float32 [rows, dimension], [rows] where
-that is 1, or a list of bytes; with geometry=True by a dict as of sluice.torch.Loader.  Images and labels are the library's memory
+that is 1, or a list of bytes; with fields=True or a list of names by a dict of fields as of sluice.torch.Loader, of NumPy's arrays;
+with geometry=True by a dict as of sluice.torch.Loader.  Images and labels are the library's memory
 and may be written to; the batch is theirs until the last array of it has gone.
 """
 import numpy
@@ -30,6 +31,8 @@ class Loader(Batches):
         if self._targets:
             made += (self._vectors_of(
                 batch, lambda bytes_: numpy.frombuffer(bytes_, numpy.float32)),)
+        if self._chosen:
+            made += (self._fields_of(batch, numpy.frombuffer),)
         if self._sample_ids:
             made += (numpy.asarray(batch.ids),)
         return (*made, self._geometry_of(batch, numpy.frombuffer)) if self._geometry else made

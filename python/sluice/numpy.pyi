@@ -1,4 +1,4 @@
-from typing import Any, Optional
+from typing import Any, Optional, Sequence, Union
 
 import numpy
 import numpy.typing
@@ -7,7 +7,8 @@ from sluice._batches import Batches, _Source
 
 class Loader(Batches[tuple[Any, ...]]):
     def __init__(self, source: _Source, batch_size: int, *,
-                 sample_ids: bool = False, targets: bool = False, geometry: bool = False,
+                 sample_ids: bool = False, targets: bool = False,
+                 fields: Union[bool, Sequence[str]] = False, geometry: bool = False,
                  **options: Any) -> None: ...
 
 def normalization(loader: Batches[Any]) -> Optional[numpy.typing.NDArray[numpy.float32]]: ...

@@ -9,15 +9,20 @@ import collections
 
 import torch
 
-from sluice import _batch_ops, _sluice, recipes
+from sluice import _batch_ops, _fields, _sluice, recipes
 from sluice._batches import Batches
 from sluice._torch_batch import BatchKey, Mix, RandomErasing  # noqa: F401
 
 DTYPES = {torch.float32: _sluice.F32, torch.float16: _sluice.F16, torch.bfloat16: _sluice.BF16}
 
 
+def _from_buffer(bytes_, name):
+    dtype = getattr(torch, name)
+    return torch.frombuffer(bytes_, dtype=dtype) if bytes_ else torch.empty(0, dtype=dtype)
+
+
 class Loader(Batches):
-    """Yields (images, labels[, targets][, ids][, paths][, geometry]) of a folder or of a server at HOST:PORT.
+    """Yields (images, labels[, targets or fields][, ids][, paths][, geometry]) of a folder or of a server at HOST:PORT.
 
     With a pipeline of several views, images is a list of tensors, one for each view, in the order of its text; what
     follows is said of each of them.
@@ -48,6 +53,11 @@ class Loader(Batches):
     rank, world_size  of this process; left out: torch.distributed's, else those of the launcher
     targets         yield what the dataset has for each sample beside its label: float32 [rows,
                     dimension], or [rows] where that is 1, on the device; or a list of bytes
+    fields          True, or a list of names: yield a dict of them. A vector is float32 [rows, dimension]; text, json,
+                    bytes and mask are a list of str, of objects and of bytes; boxes a dict of "boxes", float32
+                    [total, 4] (x1 y1 x2 y2 in pixels of the file), "labels" int64 [total] and "offsets" int64
+                    [rows + 1]: those of row i are offsets[i]:offsets[i + 1]; keypoints a dict of "keypoints", float32
+                    [total, points, 3], and "offsets". Tensors are on the device. loader.fields has the kinds by name
     sample_ids      yield int64 [rows], the samples' places in the dataset
     paths           yield a list of the samples' paths
     geometry        yield a dict, on the host, of where the rows' pixels come from: "matrix" float64 [rows, 3, 3], from
@@ -172,13 +182,13 @@ class Loader(Batches):
         made_paths = [self.path(i) for i in ids.tolist()] if self._paths else None
         targets = self._vectors_of(
             batch, lambda bytes_: torch.frombuffer(bytes_, dtype=torch.float32)
-        ) if self._targets else None
+        ) if self._targets else self._fields_of(batch, _from_buffer) if self._chosen else None
 
         if self._tail is not None and self._tail.images is not None:
             images, labels = torch.from_numpy(self._tail.images), torch.from_dlpack(batch.labels)
             if self._device is not None:
-                images, labels, targets = (tensor.to(self._device) if torch.is_tensor(tensor) else tensor
-                                           for tensor in (images, labels, targets))
+                images, labels = images.to(self._device), labels.to(self._device)
+                targets = _fields.mapped(targets, lambda tensor: tensor.to(self._device))
                 ids = ids.to(self._device) if self._sample_ids else None
         elif self._is_on_device:
             images, labels, ids, targets = self._taken(batch, targets)
@@ -193,7 +203,7 @@ class Loader(Batches):
             if self._device is not None:
                 views, labels = [view.to(self._device) for view in views], labels.to(self._device)
                 ids = ids.to(self._device) if self._sample_ids else None
-                targets = targets.to(self._device) if torch.is_tensor(targets) else targets
+                targets = _fields.mapped(targets, lambda tensor: tensor.to(self._device))
             images = self._views_or_image(views)
         if self._batch_ops:
             key = BatchKey(self._seed, batch.epoch, batch.index, self.info["rank"],
@@ -207,15 +217,14 @@ class Loader(Batches):
             labels = self._target_transform(labels)
         self._take_back()  # a transform may have let go of the rows
         made = (images, labels)
-        if self._targets:
+        if self._targets or self._chosen:
             made += (targets,)
         if self._sample_ids:
             made += (ids,)
         if self._paths:
             made += (made_paths,)
         if self._geometry:
-            made += (self._geometry_of(
-                batch, lambda bytes_, name: torch.frombuffer(bytes_, dtype=getattr(torch, name))),)
+            made += (self._geometry_of(batch, _from_buffer),)
         return made
 
     def _finish(self, finisher, batch):
@@ -239,8 +248,8 @@ class Loader(Batches):
             self._uploading.append((event, batch))
             views = [self._made_on_device(rows) for rows in views]
         current.wait_stream(self._stream)
-        for tensor in (*views, labels, ids, targets):
-            if torch.is_tensor(tensor):
+        for tensor in (*views, labels, ids, *_fields.arrays_in(targets)):
+            if tensor is not None:
                 tensor.record_stream(current)  # its memory is of the other stream
         return self._views_or_image(views), labels, ids, targets
 
@@ -253,8 +262,8 @@ class Loader(Batches):
             ids = self._copied(batch.ids.signed()) if self._sample_ids else None
             targets = self._sent_targets(targets)
         current.wait_stream(self._stream)
-        for tensor in (labels, ids, targets):
-            if torch.is_tensor(tensor):
+        for tensor in (labels, ids, *_fields.arrays_in(targets)):
+            if tensor is not None:
                 tensor.record_stream(current)
         views = [self._made_on_device(torch.from_dlpack(rows)) for rows in batch.views]  # for the current stream
         self._lent.append((batch, current))
@@ -281,9 +290,8 @@ class Loader(Batches):
             batch.release_after(stream.cuda_stream)
 
     def _sent_targets(self, targets):
-        """Vectors go to the device; bytes stay as they are."""
-        return (targets.to(self._device, non_blocking=True) if torch.is_tensor(targets)
-                else targets)
+        """Tensors go to the device; lists stay as they are."""
+        return _fields.mapped(targets, lambda tensor: tensor.to(self._device, non_blocking=True))
 
     def _sent(self, array):
         return torch.from_dlpack(array).to(self._device, non_blocking=True)

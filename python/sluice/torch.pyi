@@ -8,7 +8,8 @@ from sluice._dataset import Dataset as Dataset, IterableDataset as IterableDatas
 
 class Loader(Batches[tuple[Any, ...]]):
     def __init__(self, source: _Source, batch_size: int, *,
-                 targets: bool = False, sample_ids: bool = False, paths: bool = False, geometry: bool = False,
+                 targets: bool = False,
+                 fields: Union[bool, Sequence[str]] = False, sample_ids: bool = False, paths: bool = False, geometry: bool = False,
                  rank: Optional[int] = None,
                  world_size: Optional[int] = None,
                  device: Union[None, str, int, torch.device] = None,

@@ -93,6 +93,16 @@ bool is_batch(PyObject *object);
 /* The memory of a Batch, borrowed; NULL with an exception set: it was released. */
 struct held *batch_held(PyObject *self);
 
+/* --- fields.c: of the rows of a batch, with an exception where a row is not the loader's --- */
+
+/* A list of (name, kind, dim). */
+PyObject *describe_fields(const struct sluice_loader *loader);
+/* Values as sluice._sluice.Loader.values() has them. */
+PyObject *values_of(const struct sluice_loader *loader, const struct sluice_batch *batch,
+                    unsigned field);
+/* Those of field 0: a bytearray of vectors, or a list of bytes. */
+PyObject *targets_of(const struct sluice_loader *loader, const struct sluice_batch *batch);
+
 /* --- waiting_call.c --- */
 
 /* Opens the loader (start: NULL) or starts an epoch, and looks for signals meanwhile; one whose

@@ -444,40 +444,6 @@ static PyObject *loader_path(PyObject *self, PyObject *id)
     return text_or_none(sluice_loader_path(l->loader, sample));
 }
 
-/* Vectors, one behind the other. */
-static PyObject *vectors_of(const struct loader *l, const struct sluice_batch *batch,
-                            size_t row_bytes)
-{
-    PyObject *all = PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)(batch->num_rows * row_bytes));
-    if (!all)
-        return NULL;
-    char *to = PyByteArray_AsString(all);
-    for (uint32_t row = 0; row < batch->num_rows; row++) {
-        size_t bytes = 0;
-        const void *target = sluice_loader_target(l->loader, batch->ids[row], &bytes);
-        if (!target || bytes != row_bytes) {
-            Py_DECREF(all);
-            return raise_text(SLUICE_E_INVALID, "a row of another loader's batch");
-        }
-        memcpy(to + row * row_bytes, target, bytes);
-    }
-    return all;
-}
-
-static PyObject *bytes_of(const struct loader *l, const struct sluice_batch *batch)
-{
-    PyObject *all = PyList_New(batch->num_rows);
-    for (uint32_t row = 0; all && row < batch->num_rows; row++) {
-        size_t bytes = 0;
-        const void *target = sluice_loader_target(l->loader, batch->ids[row], &bytes);
-        PyObject *one = target ? PyBytes_FromStringAndSize(target, (Py_ssize_t)bytes)
-                               : raise_text(SLUICE_E_INVALID, "a row of another loader's batch");
-        if (!one || PyList_SetItem(all, row, one) != 0)
-            Py_CLEAR(all);
-    }
-    return all;
-}
-
 static PyObject *loader_targets(PyObject *self, PyObject *batch)
 {
     const struct loader *l = (struct loader *)self;
@@ -486,12 +452,28 @@ static PyObject *loader_targets(PyObject *self, PyObject *batch)
     const struct held *held = batch_held(batch);
     if (!held || !loader_must_be_open(l))
         return NULL;
-    const struct sluice_dataset_info *info = sluice_loader_info(l->loader);
-    if (!info || info->target_kind == SLUICE_TARGETS_NONE)
-        Py_RETURN_NONE;
-    return info->target_kind == SLUICE_TARGETS_VECTOR
-               ? vectors_of(l, held->batch, info->target_dim * sizeof(float))
-               : bytes_of(l, held->batch);
+    return sluice_loader_num_fields(l->loader) ? targets_of(l->loader, held->batch)
+                                               : Py_NewRef(Py_None);
+}
+
+static PyObject *loader_fields(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    const struct loader *l = (struct loader *)self;
+    return loader_must_be_open(l) ? describe_fields(l->loader) : NULL;
+}
+
+static PyObject *loader_values(PyObject *self, PyObject *args)
+{
+    const struct loader *l = (struct loader *)self;
+    PyObject *batch;
+    unsigned field;
+    if (!PyArg_ParseTuple(args, "OI:values", &batch, &field))
+        return NULL;
+    if (!is_batch(batch))
+        return PyErr_Format(PyExc_TypeError, "values() takes a Batch");
+    const struct held *held = batch_held(batch);
+    return held && loader_must_be_open(l) ? values_of(l->loader, held->batch, field) : NULL;
 }
 
 static PyObject *loader_num_batches(PyObject *self, PyObject *arg)
@@ -552,6 +534,12 @@ static PyMethodDef loader_methods[] = {
     {"path", loader_path, METH_O, "path(id): of a sample, or None."},
     {"targets", loader_targets, METH_O,
      "targets(batch): of its rows, float32s as a bytearray, or a list of bytes; None: no targets."},
+    {"fields", loader_fields, METH_NOARGS,
+     "The fields of the dataset: a list of name, kind and dimension of each."},
+    {"values", loader_values, METH_VARARGS,
+     "values(batch, field): of its rows, as bytearrays.  Of vectors, float32s; of boxes, float32s, "
+     "int64s (classes) and int64s (where each row begins, and the end); of keypoints the first and "
+     "the last of these.  Of texts a list of str, of others a list of bytes."},
     {"device", loader_device, METH_NOARGS,
      "Where the rows of batches are: a CUDA device by its number here, or -1: the host."},
     {"num_batches", loader_num_batches, METH_O, "num_batches(part): that this rank gets."},

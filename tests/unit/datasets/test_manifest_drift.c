@@ -168,6 +168,23 @@ TEST(what_is_no_sample_is_not_counted)
     sluice_manifest_destroy(manifest);
 }
 
+TEST(masks_next_to_their_images_are_not_counted)
+{
+    make_root("");
+    struct sluice_manifest *manifest = index_root();
+    write_file("class0/1.png", "x");
+    write_file("class0/1.mask.png", "x");
+    expect(manifest, 2, 0, 0);
+    manifest->fields =
+        (struct sluice_fields){1, {{{SLUICE_FIELD_MASK, 0}, "mask"}}}; /* values do not matter */
+    expect(manifest, 0, 0, 0);
+    write_file("class0/none.mask.png", "x"); /* of no image */
+    write_file("class0/1", "x");
+    expect(manifest, 1, 0, 0);
+    CU_ASSERT_STRING_EQUAL(drift.added, "class0/none.mask.png");
+    sluice_manifest_destroy(manifest);
+}
+
 TEST(images_of_split_test_are_not_counted)
 {
     make_root("train/");

@@ -1,0 +1,85 @@
+"""Values of a dataset's fields, as loaders yield them."""
+import collections
+import json
+
+from sluice import _sluice
+
+Field = collections.namedtuple("Field", "number name kind dim")
+
+
+def chosen(asked, described):
+    """The Fields that fields= asks for (True: all, a list: these names) of what a loader describes."""
+    fields = [Field(i, *one) for i, one in enumerate(described)]
+    if not asked:
+        return []
+    if not fields:
+        raise _sluice.InvalidError("fields: the dataset has none; offload_dataset index --target reads them")
+    if asked is True:
+        return fields
+    if isinstance(asked, str):
+        raise _sluice.InvalidError(f"fields={asked!r}: True, or a list of names")
+    by_name = {field.name: field for field in fields}
+    for name in asked:
+        if name not in by_name:
+            raise _sluice.InvalidError(f"fields: the dataset has no {name!r}, but {', '.join(map(repr, by_name))}")
+    return [by_name[name] for name in asked]
+
+
+def made_of(field, values, num_rows, from_buffer):
+    """What is yielded for the values of _sluice.Loader.values()."""
+    if field.kind == "vector":
+        return from_buffer(values, "float32").reshape((num_rows, field.dim))
+    if field.kind == "boxes":
+        boxes, labels, offsets = values
+        return {"boxes": from_buffer(boxes, "float32").reshape((-1, 4)), "labels": from_buffer(labels, "int64"),
+                "offsets": from_buffer(offsets, "int64")}
+    if field.kind == "keypoints":
+        points, offsets = values
+        return {"keypoints": from_buffer(points, "float32").reshape((-1, field.dim, 3)),
+                "offsets": from_buffer(offsets, "int64")}
+    return [json.loads(value) for value in values] if field.kind == "json" else values
+
+
+def row_of(value, row):
+    """The value of one row; of boxes and keypoints its part of the arrays, without offsets."""
+    if not isinstance(value, dict):
+        return value[row]
+    begin, end = (int(at) for at in value["offsets"][row:row + 2])
+    return {name: array[begin:end] for name, array in value.items() if name != "offsets"}
+
+
+def rows_of(fields, num_rows):
+    """A dict of fields as a list of dicts, one for each row."""
+    return [{name: row_of(value, row) for name, value in fields.items()} for row in range(num_rows)]
+
+
+def taken(fields, rows):
+    """The fields of these rows, of NumPy's arrays."""
+    import numpy
+
+    def of(value):
+        if isinstance(value, list):
+            return [value[row] for row in rows]
+        if not isinstance(value, dict):
+            return value[rows]
+        offsets = value["offsets"]
+        places = [numpy.arange(offsets[row], offsets[row + 1]) for row in rows]
+        ends = numpy.cumsum([0, *map(len, places)])
+        at = numpy.concatenate(places)
+        return {name: ends if name == "offsets" else array[at] for name, array in value.items()}
+
+    return {name: of(value) for name, value in fields.items()}
+
+
+def mapped(value, function):
+    """The same dicts, with function(array) in place of their arrays; lists stay."""
+    if isinstance(value, dict):
+        return {name: mapped(one, function) for name, one in value.items()}
+    return value if value is None or isinstance(value, list) else function(value)
+
+
+def arrays_in(value):
+    """The arrays of a value that mapped() maps."""
+    if isinstance(value, dict):
+        return [array for one in value.values() for array in arrays_in(one)]
+    return [] if value is None or isinstance(value, list) else [value]

@@ -1,0 +1,217 @@
+"""Fields: what a dataset says of each sample under names comes with its rows, in every mode, from a table, from files
+beside the images and from tars, from a folder or over the wire."""
+import json
+import pathlib
+import tempfile
+import unittest
+
+import support
+
+support.require("numpy", "torch")
+
+import numpy
+import torch
+
+import sluice
+import sluice.numpy
+import sluice.torch
+
+NUM, NUM_VAL = 23, 4
+MODES = ("remote_nooff", "remote_alloff", "remote_piloff", "remote_auto")
+COLUMNS = ("--target", "caption:text", "--target", "y:vector", "--target", "boxes=objects:boxes",
+           "--target", "points:keypoints", "--target", "meta:json")
+BESIDE = ("--target", ".raw", "--target", ".mask.png:mask")
+
+
+def dataset(*arguments, code=0):
+    return support.run("offload_dataset", *arguments, code=code)
+
+
+class FieldsTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory(prefix="sluice-fields-")
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = pathlib.Path(folder.name)
+        cls.root = cls.folder / "root"
+        dataset("synth", cls.root, "-n", NUM, "--num-val", NUM_VAL, "--classes", 3)
+        cls.paths = sorted(str(path.relative_to(cls.root)) for path in cls.root.rglob("*.*")
+                           if path.is_file() and path.parent.parent.parent == cls.root)
+        dataset("index", cls.root)
+        cls.plain = cls.digest(cls.root)
+        cls.want, rows = {}, []
+        for i, path in enumerate(cls.paths):
+            boxes = [[k, 2 * k, k + 0.5, 3 * k + i, 7 + k] for k in range(i % 4)]
+            points = [[[k + 0.25, i, 1], [k, i, 0]] for k in range(i % 3)]
+            row = {"caption": f'caption "{i}",\n\té' if i != 3 else "", "y": [0.1 * i, -i, 1 / (i + 1)],
+                   "objects": {"boxes": [box[:4] for box in boxes], "labels": [box[4] for box in boxes]},
+                   "points": points, "meta": {"i": i, "deep": [None, "ü"]}}
+            rows.append(json.dumps({"file_name": path, **row}))
+            raw, mask = bytes([i, 0, 255]) * i, b"\x89PNG" + bytes(i)
+            stem = cls.root / path.rsplit(".", 1)[0]
+            pathlib.Path(f"{stem}.raw").write_bytes(raw)
+            pathlib.Path(f"{stem}.mask.png").write_bytes(mask)
+            cls.want[path] = {
+                "caption": row["caption"], "y": numpy.float32(row["y"]),
+                "boxes": {"boxes": numpy.float32([box[:4] for box in boxes]).reshape(-1, 4),
+                          "labels": numpy.int64([box[4] for box in boxes])},
+                "points": {"keypoints": numpy.float32(points).reshape(-1, 2, 3)}, "meta": row["meta"],
+                "raw": raw, "mask.png": mask}
+        (cls.root / "metadata.jsonl").write_text("\n".join(rows), encoding="utf-8")
+        dataset("index", cls.root, *COLUMNS, *BESIDE)
+
+    @classmethod
+    def digest(cls, root):
+        return support.train(root, "-b", "4", "-p", "0", "--image-size", "32")[-1]["digest"]
+
+    def same(self, got, want):
+        if isinstance(want, dict) and set(want) & {"boxes", "keypoints"}:
+            self.assertEqual(set(got), set(want))
+            for name, array in want.items():
+                self.same(got[name], array)
+        elif isinstance(want, numpy.ndarray):
+            got = numpy.asarray(got)
+            self.assertEqual((got.dtype, got.shape), (want.dtype, want.shape))
+            self.assertEqual(got.tobytes(), want.tobytes())
+        else:
+            self.assertEqual(got, want)
+
+    def row_of(self, fields, i):
+        def of(value):
+            if not isinstance(value, dict):
+                return value[i]
+            begin, end = value["offsets"][i], value["offsets"][i + 1]
+            return {name: array[begin:end] for name, array in value.items() if name != "offsets"}
+
+        return {name: of(value) for name, value in fields.items()}
+
+    def check(self, loader, num=NUM, want=None):
+        want, seen = want or self.want, set()
+        with loader:
+            for images, labels, fields, ids in loader:
+                self.assertEqual(list(fields), list(loader.fields))
+                for value in fields.values():
+                    self.assertEqual(len(value["offsets"]) - 1 if isinstance(value, dict) else len(value), len(ids))
+                for i, sample in enumerate(numpy.asarray(ids)):
+                    path = loader.path(int(sample))
+                    seen.add(path)
+                    row = self.row_of(fields, i)
+                    for name, value in row.items():
+                        self.same(value, want[path][name])
+        self.assertEqual(len(seen), num)
+
+    def loader(self, module, source, **options):
+        return module.Loader(source, 4, fields=True, sample_ids=True, image_size=32, **options)
+
+    def test_every_mode_gives_every_field(self):
+        self.check(self.loader(sluice.numpy, self.root))
+        self.check(self.loader(sluice.torch, self.root, device="cpu"))
+        with support.Server(self.root) as server:
+            for mode in MODES:
+                self.check(self.loader(sluice.numpy, server.address, mode=mode))
+            self.check(self.loader(sluice.torch, server.address))
+            self.check(self.loader(sluice.torch, server.address, part="val"), num=NUM_VAL)
+        self.assertEqual(self.digest(self.root), self.plain)
+
+    def test_kinds_are_named(self):
+        with self.loader(sluice.numpy, self.root) as loader:
+            self.assertEqual(loader.fields, {"caption": "text", "y": "vector", "boxes": "boxes", "points": "keypoints",
+                                             "meta": "json", "raw": "bytes", "mask.png": "mask"})
+            self.assertEqual(loader.info["target_kind"], "bytes")
+
+    def test_some_fields_in_their_order_and_targets_are_field_0(self):
+        with sluice.torch.Loader(self.root, 4, fields=["meta", "caption"], image_size=32, shuffle=False) as loader:
+            images, labels, fields = next(iter(loader))
+            self.assertEqual(list(fields), ["meta", "caption"])
+        with sluice.torch.Loader(self.root, 4, targets=True, image_size=32, shuffle=False) as loader:
+            self.assertEqual([text.decode() for text in next(iter(loader))[2]], fields["caption"])
+
+    def test_tensors_are_the_callers_own(self):
+        with self.loader(sluice.torch, self.root, shuffle=False) as loader:
+            fields = next(iter(loader))[2]
+            self.assertEqual(fields["y"].shape, (4, 3))
+            fields["y"] += 1
+            fields["boxes"]["boxes"] += 1
+            again = next(iter(loader))[2]
+            self.assertTrue(torch.equal(again["y"] + 1, fields["y"]))
+
+    def test_members_of_tars_and_back(self):
+        packed, unpacked = self.folder / "packed", self.folder / "unpacked"
+        dataset("pack", self.root, packed)
+        options = [text for name, kind in (("caption", "text"), ("y", "vector"), ("boxes", "boxes"), ("points", "keypoints"),
+                                           ("meta", "json"), ("raw", "bytes"), ("mask.png", "mask"))
+                   for text in ("--target", f".{name}:{kind}")]
+        dataset("index", packed, *options)
+        dataset("verify", packed, *options)
+        in_tars = {}
+        for path, want in self.want.items():
+            part, name = path.split("/", 1)
+            in_tars[f"{part}/shard-000000.tar/{name}"] = want
+        self.check(self.loader(sluice.numpy, packed), want=in_tars)
+        self.assertEqual(self.digest(packed), self.plain)
+        said = dataset("unpack", packed, self.folder / "nowhere", *options, code=1).stderr
+        self.assertIn("has a NUL byte, which no table can hold", said)
+        texts = [text for text in options if not text.endswith(":bytes")]
+        texts.pop(10)  # the option before it
+        next_ = dataset("unpack", packed, unpacked, *texts).stdout.split("index ")[1].split()
+        self.assertEqual([text.strip("'") for text in next_[2::2]],
+                         [text.replace(".", "", 1) if "mask" not in text else text for text in texts[1::2]])
+        dataset("index", unpacked, *(text.strip("'") for text in next_[1:]))
+        self.check(self.loader(sluice.numpy, unpacked))
+
+    def test_a_dataset_gives_the_fields_of_a_sample(self):
+        data = sluice.torch.Dataset(self.root, fields=True, image_size=32)
+        with sluice.numpy.Loader(self.root, 1, image_size=32) as loader:
+            paths = [loader.path(i) for i in range(NUM)]
+        for i in (0, 3, NUM - 1):
+            image, label, fields = data[i]
+            for name, value in fields.items():
+                self.same(value, self.want[paths[i]][name])
+
+    def test_a_python_tail_and_rows_that_stand_in_keep_their_fields(self):
+        loader = self.loader(sluice.numpy, self.root, python_tail=support_tail, python_tail_workers=1)
+        self.check(loader)
+
+    def test_wrong_fields_are_refused(self):
+        with self.assertRaisesRegex(ValueError, "fields: the dataset has no 'text', but 'caption', 'y'"):
+            sluice.numpy.Loader(self.root, 4, fields=["text"])
+        with self.assertRaisesRegex(ValueError, "True, or a list of names"):
+            sluice.numpy.Loader(self.root, 4, fields="caption")
+        with self.assertRaisesRegex(ValueError, "give one of them"):
+            sluice.numpy.Loader(self.root, 4, fields=True, targets=True)
+        plain = self.folder / "plain"
+        dataset("synth", plain, "-n", 4, "--classes", 2)
+        with self.assertRaisesRegex(ValueError, "fields: the dataset has none"):
+            sluice.numpy.Loader(plain, 4, fields=True)
+
+    def test_verify_finds_another_value(self):
+        dataset("verify", self.root, *COLUMNS, *BESIDE)
+        table = self.root / "metadata.jsonl"
+        text = table.read_text(encoding="utf-8")
+        table.write_text(text.replace('caption \\"5\\"', 'caption \\"6\\"'), encoding="utf-8")
+        said = dataset("verify", self.root, *COLUMNS, *BESIDE, code=1).stderr
+        self.assertIn("another target than the manifest says", said)
+        table.write_text(text, encoding="utf-8")
+
+    def test_jax_has_them_on_the_host(self):
+        try:
+            import sluice.jax
+        except ImportError as error:
+            self.skipTest(str(error))
+        self.check(self.loader(sluice.jax, self.root))
+
+    def test_dali_refuses(self):
+        try:
+            import sluice.dali
+        except ImportError as error:
+            self.skipTest(str(error))
+        with self.assertRaisesRegex(ValueError, "fields: these batches have none"):
+            sluice.dali.Loader(self.root, 4, fields=True)
+
+
+def support_tail(image, rng):
+    return image
+
+
+if __name__ == "__main__":
+    unittest.main()
