@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 """Whole samples, from the file to float32: sluice.torch beside torchvision and timm with the same recipe.
 
-usage: samples.py FOLDER [--rounds N] [--passes N] [--workers N]        PYTHONPATH: build/release/python; FOLDER: JPEGs in class folders
+usage: samples.py FOLDER [--rounds N] [--passes N] [--only NAME] [--workers N]        PYTHONPATH: build/release/python; FOLDER: JPEGs in class folders
 
-CPU time of the process on one core, in us an image: the median of the rounds, which take turns.  With --workers the time
+CPU time of the process on one core, in us a sample: the median of the rounds, which take turns.  With --workers the time
 of the clock on as many cores: a DataLoader with N worker processes, and sluice with N workers.  Batches are not hashed, and no index
 of the JPEGs is used.  Without timm its recipes are left out.
 """
@@ -31,8 +31,8 @@ TAIL = [T.ToTensor(), T.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])]
 BILINEAR = T.InterpolationMode.BILINEAR
 
 
-def made():
-    """(name, transform) of torchvision and timm; the names of presets are those of sluice.recipes."""
+def single():
+    """(name, transform) of torchvision and timm, one image of a sample; the names of presets are those of sluice.recipes."""
     yield "torchvision-v1", T.Compose([T.RandomResizedCrop(224), T.RandomHorizontalFlip(), *TAIL])
     yield "torchvision-v2", T.Compose([T.RandomResizedCrop(176), T.RandomHorizontalFlip(),
                                        T.TrivialAugmentWide(interpolation=BILINEAR), *TAIL,
@@ -52,6 +52,37 @@ def made():
                                    re_prob=0.25, re_mode="pixel")
 
 
+# DINOv2's 2 + 8 views, with the blur of the released weights: its GaussianBlur(p) runs with probability 1 - p.
+JITTER = "hflip,color_jitter=0.4:contrast=0.4:saturation=0.2:hue=0.1:p=0.8,grayscale:p=0.2"
+BLUR = "tv_blur=0.1-2:kernel=9"
+GLOBAL = f"random_resized_crop=224:scale=0.32-1:filter=bicubic,{JITTER}"
+LOCAL = f"random_resized_crop=96:scale=0.05-0.32:filter=bicubic,{JITTER}"
+DINO = (f"decode,views([{GLOBAL},{BLUR}:p=0],[{GLOBAL},{BLUR}:p=0.9,solarize:p=0.2],8x[{LOCAL},{BLUR}:p=0.5]),"
+        "to_tensor,normalize=imagenet")
+
+
+def dino_view(size, scale, blur, *extra):
+    return T.Compose([T.RandomResizedCrop(size, scale=scale, interpolation=T.InterpolationMode.BICUBIC),
+                      T.RandomHorizontalFlip(), T.RandomApply([T.ColorJitter(0.4, 0.4, 0.2, 0.1)], 0.8),
+                      T.RandomGrayscale(0.2), T.RandomApply([T.GaussianBlur(9, (0.1, 2))], blur), *extra, *TAIL])
+
+
+def dino_transform():
+    first = dino_view(224, (0.32, 1), 0)
+    second = dino_view(224, (0.32, 1), 0.9, T.RandomSolarize(128, 0.2))
+    local = dino_view(96, (0.05, 0.32), 0.5)
+    return lambda image: [first(image), second(image)] + [local(image) for _ in range(8)]
+
+
+def made():
+    """(name, transform, what the loader takes for it)."""
+    for name, transform in single():
+        recipe = recipes.of(transform)
+        recipe.mix = None
+        yield name, transform, {"recipe": recipe}
+    yield "DINOv2's 2 + 8 views", dino_transform(), {"pipeline": DINO}
+
+
 def theirs(transform, files):
     start = time.process_time()
     for file in files:
@@ -62,7 +93,7 @@ def theirs(transform, files):
 
 def per_image(loader, clock):
     start = clock()
-    num = sum(len(images) for images, *_ in loader)
+    num = sum(len(labels) for _, labels, *_ in loader)
     return (clock() - start) / num
 
 
@@ -79,6 +110,7 @@ def main():
     parser.add_argument("folder")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--passes", type=int, default=2, help="of ours in a round")
+    parser.add_argument("--only", metavar="NAME", help="this recipe alone")
     parser.add_argument("--workers", type=int, help="loaders by the clock, with this number of workers and of cores")
     args = parser.parse_args()
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-(args.workers or 1):])
@@ -86,10 +118,10 @@ def main():
     files = sorted(path for path in pathlib.Path(args.folder).rglob("*") if path.suffix.lower() in (".jpg", ".jpeg"))
     print(f"{len(files)} JPEGs; torchvision {torchvision.__version__}, Pillow {PIL.__version__}, torch {torch.__version__}")
     print(f"{'recipe':20} {'theirs, us':>10} {'ours, us':>10} {'ratio':>6}")
-    for name, transform in made():
-        recipe = recipes.of(transform)
-        recipe.mix = None
-        with sluice.torch.Loader(args.folder, 50, recipe=recipe, normalize=True, workers=args.workers or 1, digest=False,
+    for name, transform, ours in made():
+        if args.only not in (None, name):
+            continue
+        with sluice.torch.Loader(args.folder, 50, **ours, normalize=True, workers=args.workers or 1, digest=False,
                                  jpeg_index="off", repeat=args.passes) as loader:
             per_image(loader, time.process_time)
             if args.workers:
