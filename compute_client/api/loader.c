@@ -134,6 +134,10 @@ sluice_status sluice_loader_open(struct sluice_loader *loader, struct sluice_err
     if (status == SLUICE_OK)
         status = loader_open_data(loader, err);
     if (status == SLUICE_OK)
+        status = loader_count_batches(loader, SLUICE_TRAIN, err);
+    if (status == SLUICE_OK)
+        status = loader_count_batches(loader, SLUICE_VAL, err);
+    if (status == SLUICE_OK)
         status =
             sluice_buf_pool_create((size_t)loader->options.prefetch_bytes / 2, &loader->pool, err);
     if (status == SLUICE_OK && loader_is_stopped(loader))
@@ -157,20 +161,25 @@ const struct sluice_row_format *sluice_loader_row_format(const struct sluice_loa
     return part == SLUICE_VAL ? &loader->val.format : &loader->train.format;
 }
 
+static const struct sluice_pipeline *pipeline_of(const struct sluice_loader *loader,
+                                                 enum sluice_part part)
+{
+    return part == SLUICE_VAL ? loader->val.pipeline : loader->train.pipeline;
+}
+
 unsigned sluice_loader_num_views(const struct sluice_loader *loader, enum sluice_part part)
 {
-    return part == SLUICE_VAL ? loader->val.layout.num_views : loader->train.layout.num_views;
+    return sluice_pipeline_num_views(pipeline_of(loader, part));
 }
 
 struct sluice_view sluice_loader_view(const struct sluice_loader *loader, enum sluice_part part,
                                       unsigned view)
 {
-    const struct sluice_row_layout *layout =
-        part == SLUICE_VAL ? &loader->val.layout : &loader->train.layout;
-    if (view >= layout->num_views)
+    const struct sluice_pipeline *pipeline = pipeline_of(loader, part);
+    if (view >= sluice_pipeline_num_views(pipeline))
         return (struct sluice_view){0};
-    return (struct sluice_view){.height = layout->views[view].height,
-                                .width = layout->views[view].width};
+    const struct sluice_size size = sluice_pipeline_view_size(pipeline, view);
+    return (struct sluice_view){.height = size.height, .width = size.width};
 }
 
 const char *sluice_loader_path(const struct sluice_loader *loader, uint64_t sample_id)
@@ -227,6 +236,7 @@ static void part_clear(struct part *part)
         part->source->destroy(part->source);
     sluice_pipeline_destroy(part->pipeline);
     free(part->ids);
+    free(part->bucket_of);
     free(part->choices);
 }
 
@@ -254,6 +264,7 @@ void sluice_loader_close(struct sluice_loader *loader)
     sluice_cost_table_clear(&loader->profile);
     sluice_manifest_destroy(loader->manifest);
     free(loader->items);
+    sluice_bucket_order_clear(&loader->buckets);
     pthread_mutex_destroy(&loader->lock);
     sluice_cli_texts_clear(&loader->texts);
     free(loader);

@@ -47,30 +47,57 @@ static uint64_t total_of(const struct sluice_loader *loader, enum sluice_part pa
 
 uint64_t sluice_loader_num_batches(const struct sluice_loader *loader, enum sluice_part part)
 {
+    const struct part *of = part == SLUICE_VAL ? &loader->val : &loader->train;
+    if (of->num_buckets > 0)
+        return of->num_batches;
     return sluice_order_num_batches(&loader->order, total_of(loader, part), 0);
 }
 
-/* This rank's rows, by the loader's own sampler. */
-static sluice_status draw(struct sluice_loader *loader, struct sluice_err *err)
+/* The sampler's order of an epoch, which the caller frees. */
+static sluice_status sample(const struct sluice_loader *loader, enum sluice_part part,
+                            uint64_t epoch, struct sluice_sampler_item **items, size_t *total,
+                            struct sluice_err *err)
 {
-    const uint64_t cursor = loader->start.cursor;
-    const struct sluice_sampler sampler = sampler_of(loader, (enum sluice_part)loader->start.part);
-    size_t total = 0;
-    sluice_status status = sluice_sampler_count(&sampler, loader->start.epoch, &total, err);
-    if (status == SLUICE_OK)
-        status = sluice_order_check_cursor(&loader->order, total, cursor, err);
+    const struct sluice_sampler sampler = sampler_of(loader, part);
+    sluice_status status = sluice_sampler_count(&sampler, epoch, total, err);
     if (status != SLUICE_OK)
         return status;
-    struct sluice_sampler_item *all = alloc_items(total, err);
-    if (!all)
+    *items = alloc_items(*total, err);
+    if (!*items)
         return SLUICE_E_NO_MEMORY;
-    status = sluice_sampler_fill(&sampler, (uint32_t)loader->start.epoch, all, err);
-    if (status != SLUICE_OK) {
-        free(all);
+    status = sluice_sampler_fill(&sampler, (uint32_t)epoch, *items, err);
+    if (status != SLUICE_OK)
+        free(*items);
+    return status;
+}
+
+sluice_status loader_count_batches(struct sluice_loader *loader, enum sluice_part part,
+                                   struct sluice_err *err)
+{
+    struct part *of = loader_part(loader, part);
+    struct sluice_bucket_order order;
+    struct sluice_sampler_item *all;
+    size_t total;
+    if (of->num_buckets == 0 || of->num_ids == 0)
+        return SLUICE_OK;
+    sluice_status status = sample(loader, part, 0, &all, &total, err);
+    if (status != SLUICE_OK)
         return status;
-    }
+    status = loader_order_buckets(loader, part, 0, all, total, 0, &order, err);
+    free(all);
+    if (status != SLUICE_OK)
+        return status;
+    of->num_batches = order.num_batches;
+    sluice_bucket_order_clear(&order);
+    return SLUICE_OK;
+}
+
+/* This rank's rows of all[0 .. total), which it frees or keeps. */
+static sluice_status take_rows(struct sluice_loader *loader, struct sluice_sampler_item *all,
+                               struct sluice_err *err)
+{
+    const uint64_t cursor = loader->start.cursor, total = loader->total;
     loader->num_items = (size_t)sluice_order_num_items(&loader->order, total, cursor);
-    loader->total = total;
     loader->num_padded = sluice_order_num_padded(&loader->order, total, cursor);
     if (loader->order.world_size == 1) { /* what is left of the order, as it is */
         memmove(all, all + cursor, loader->num_items * sizeof(*all));
@@ -84,12 +111,45 @@ static sluice_status draw(struct sluice_loader *loader, struct sluice_err *err)
     return loader->items ? SLUICE_OK : SLUICE_E_NO_MEMORY;
 }
 
+/* This rank's rows, by the loader's own sampler. */
+static sluice_status draw(struct sluice_loader *loader, struct sluice_err *err)
+{
+    const enum sluice_part part = (enum sluice_part)loader->start.part;
+    struct sluice_sampler_item *all;
+    size_t total;
+    sluice_status status = sample(loader, part, loader->start.epoch, &all, &total, err);
+    if (status != SLUICE_OK)
+        return status;
+    loader->total = total;
+    if (loader->part->num_buckets == 0) {
+        status = sluice_order_check_cursor(&loader->order, total, loader->start.cursor, err);
+        if (status == SLUICE_OK)
+            return take_rows(loader, all, err);
+        free(all);
+        return status;
+    }
+    status = loader_order_buckets(loader, part, loader->start.epoch, all, total,
+                                  loader->start.cursor, &loader->buckets, err);
+    free(all);
+    if (status != SLUICE_OK)
+        return status;
+    loader->items = loader->buckets.items;
+    loader->buckets.items = NULL;
+    loader->num_items = loader->buckets.num_items;
+    loader->num_padded = 0;
+    return SLUICE_OK;
+}
+
 /* The caller's order, from the cursor on; all of it is this rank's. */
 static sluice_status take_order(struct sluice_loader *loader,
                                 const struct sluice_epoch_start *start, struct sluice_err *err)
 {
     const size_t num_ids = loader->part->num_ids;
     const uint64_t cursor = loader->start.cursor;
+    if (loader->part->num_buckets > 0)
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "an order of the caller's has no buckets, and the pipeline's fit_bucket "
+                           "has: leave the order out");
     if (cursor > start->num_order || start->num_order > UINT32_MAX)
         return sluice_fail(err, SLUICE_E_INVALID, "the state stands at %llu of an order of %zu",
                            (unsigned long long)cursor, start->num_order);
@@ -124,7 +184,7 @@ struct sluice_state loader_state_at(const struct sluice_loader *loader, enum slu
         .epoch = epoch,
         .global_batch = loader->options.batch_size * loader->options.world_size,
         .repeat = part == SLUICE_TRAIN ? loader->options.repeat : 1,
-        .copies = part == SLUICE_TRAIN ? loader->options.repeat_within_batch : 1,
+        .copies = part == SLUICE_TRAIN ? (uint32_t)loader->options.repeat_within_batch : 1,
         .num_samples = loader->dataset.num_samples[part],
         .part = (uint32_t)part,
         .pipeline = loader->dataset.pipeline_fingerprint[part],
@@ -135,7 +195,8 @@ struct sluice_state loader_state_at(const struct sluice_loader *loader, enum slu
         state.num_items = total_of(loader, part);
     }
     if (part == SLUICE_TRAIN && loader->options.is_shuffled)
-        state.num_mixed = loader->options.shuffle_shards;
+        state.num_mixed = (uint32_t)loader->options.shuffle_shards;
+    state.num_buckets = part == SLUICE_VAL ? loader->val.num_buckets : loader->train.num_buckets;
     return state;
 }
 
@@ -159,6 +220,7 @@ static sluice_status find_start(const struct sluice_loader *loader,
         now.mix[0] = '\0'; /* of the loader's own order */
         now.num_mixed = 0;
         now.copies = 1;
+        now.num_buckets = 0;
         now.order_hash = sluice_hash128(start->order, start->num_order * sizeof(*start->order)).low;
         now.global_batch = loader->options.batch_size;
         world_size = 1;
@@ -168,6 +230,7 @@ static sluice_status find_start(const struct sluice_loader *loader,
         if (status != SLUICE_OK)
             return status;
         now.cursor = saved.cursor;
+        now.batch = saved.batch;
         memcpy(now.errors, saved.errors, sizeof(now.errors));
     }
     *found = now;
@@ -202,10 +265,18 @@ static sluice_status plan(struct sluice_loader *loader, enum sluice_part part,
     return status;
 }
 
+/* Batches and rows of the epoch before its start. */
+static uint64_t batches_before(const struct sluice_loader *loader)
+{
+    return loader->part->num_buckets > 0 ? loader->buckets.batches_before
+                                         : loader->start.cursor / loader->start.global_batch;
+}
+
 static void show(struct sluice_loader *loader)
 {
-    const uint64_t before =
-        loader->start.cursor / loader->start.global_batch * loader->options.batch_size;
+    const uint64_t before = loader->part->num_buckets > 0
+                                ? loader->buckets.rows_before
+                                : batches_before(loader) * loader->options.batch_size;
     if (loader->start.part == SLUICE_TRAIN && loader->options.is_profiling)
         loader_profile_show(loader, loader->num_items);
     else
@@ -248,6 +319,8 @@ static sluice_status begin(struct sluice_loader *loader, struct sluice_err *err)
         .items = loader->items,
         .num_items = loader->num_items,
         .num_padded = loader->num_padded,
+        .batches = loader->buckets.batches,
+        .num_batches = loader->buckets.num_batches,
         .profile = is_training && o->is_profiling ? &loader->profile : NULL,
         .has_max_errors = true,
         .max_errors = sluice_options_max_errors(o, loader->total / o->world_size),
@@ -285,6 +358,7 @@ sluice_status sluice_loader_start(struct sluice_loader *loader,
     free(loader->items);
     loader->items = NULL;
     loader->num_items = 0;
+    sluice_bucket_order_clear(&loader->buckets);
     status = start->order ? take_order(loader, start, err) : draw(loader, err);
     if (status == SLUICE_OK && at.part == SLUICE_TRAIN && loader->options.is_profiling)
         loader_profile_pick(loader);
@@ -293,7 +367,9 @@ sluice_status sluice_loader_start(struct sluice_loader *loader,
     if (status != SLUICE_OK)
         return status;
     loader->num_batches =
-        (loader->num_items + loader->options.batch_size - 1) / loader->options.batch_size;
+        part->num_buckets > 0
+            ? loader->buckets.num_batches
+            : (loader->num_items + loader->options.batch_size - 1) / loader->options.batch_size;
     loader_stats_begin(loader);
     loader->is_running = true;
     show(loader);
@@ -317,7 +393,10 @@ static struct sluice_state state_after(const struct sluice_loader *loader, uint6
 {
     struct sluice_state state = loader->start;
     const uint64_t items = batches * loader->options.batch_size;
-    if (!state.has_order)
+    if (state.num_buckets > 0) {
+        state.cursor = loader->buckets.cursors[batches];
+        state.batch = (uint32_t)(loader->buckets.batches_before + batches);
+    } else if (!state.has_order)
         state.cursor =
             sluice_order_cursor(&loader->order, loader->total, loader->start.cursor, batches);
     else
@@ -372,15 +451,15 @@ static sluice_status wrap(struct sluice_loader *loader, struct sluice_held *held
                 .ids = held->ids,
                 .draw_epochs = held->draw_epochs,
                 .num_rows = held->num_rows,
-                .height = loader->part->format.height,
-                .width = loader->part->format.width,
+                .height = held->layout.views[0].height,
+                .width = held->layout.views[0].width,
                 .num_padded = held->num_padded,
                 .epoch = loader->start.epoch,
-                .index = loader->start.cursor / loader->start.global_batch + held->index,
+                .index = batches_before(loader) + held->index,
             },
         .held = held,
         .after = state_after(loader, held->index + 1, held->errors),
-        .layout = loader->part->layout,
+        .layout = held->layout,
         .capacity = (unsigned)loader->options.batch_size,
     };
     memcpy(made->batch.wait_ns, held->stall_ns, sizeof(made->batch.wait_ns));
@@ -499,7 +578,8 @@ sluice_status sluice_state_place(const char *state, struct sluice_place *place,
     *place = (struct sluice_place){
         .part = (enum sluice_part)read.part,
         .epoch = read.epoch,
-        .batch = (read.cursor + read.global_batch - 1) / read.global_batch,
+        .batch = read.num_buckets > 0 ? read.batch
+                                      : (read.cursor + read.global_batch - 1) / read.global_batch,
     };
     return SLUICE_OK;
 }

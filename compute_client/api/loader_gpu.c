@@ -65,7 +65,12 @@ sluice_status loader_open_gpu(struct sluice_loader *loader, struct sluice_err *e
     if (strcmp(when, "off") == 0)
         return SLUICE_OK;
     struct sluice_err cause = {0};
-    const sluice_status status = create(loader, &cause);
+    const bool has_buckets = sluice_pipeline_num_buckets(loader->train.pipeline) > 0 ||
+                             sluice_pipeline_num_buckets(loader->val.pipeline) > 0;
+    const sluice_status status =
+        has_buckets ? sluice_fail(&cause, SLUICE_E_UNSUPPORTED,
+                                  "the GPU makes no batches of different sizes (fit_bucket)")
+                    : create(loader, &cause);
     if (status != SLUICE_OK && strcmp(when, "on") == 0)
         return sluice_fail(err, status, "gpu-decode: %s", cause.text);
     if (status != SLUICE_OK) { /* most machines have none, and nobody asked for one */

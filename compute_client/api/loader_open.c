@@ -37,6 +37,17 @@
 
 /* --- pipelines and data --- */
 
+/* Writes op fit_bucket with the sizes that a pipeline's buckets end in. */
+static void write_buckets(const struct sluice_pipeline *train, char *text, size_t room)
+{
+    size_t len = (size_t)snprintf(text, room, "fit_bucket=");
+    for (unsigned i = 0; i < sluice_pipeline_num_buckets(train) && len < room; i++) {
+        const struct sluice_size size = sluice_pipeline_bucket_size(train, i);
+        len += (size_t)snprintf(text + len, room - len, "%s%ux%u", i > 0 ? "/" : "", size.height,
+                                size.width);
+    }
+}
+
 /* Torchvision's usual evaluation at the size of training, with ImageNet's margin: 256 for 224.  Of
  * two sides the longer decides, so that the crop lies within every image.  decode and what follows
  * the pixels are as in training. */
@@ -48,10 +59,13 @@ static sluice_status make_val_pipeline(const char *given, const struct sluice_pi
     const unsigned resized = (longer * 8 + 3) / 7;
     const char *spec = sluice_pipeline_spec(train);
     const char *tail = strstr(spec, ",to_tensor");
-    char *text = NULL;
-    if (!given && asprintf(&text, "%.*s,resize=%u,center_crop=%ux%u%s", (int)strcspn(spec, ","),
-                           spec, resized < SLUICE_MAX_OP_SIZE ? resized : SLUICE_MAX_OP_SIZE,
-                           size.height, size.width, tail ? tail : "") < 0)
+    char *text = NULL, ops[SLUICE_MAX_BUCKETS * 24];
+    snprintf(ops, sizeof(ops), "resize=%u,center_crop=%ux%u",
+             resized < SLUICE_MAX_OP_SIZE ? resized : SLUICE_MAX_OP_SIZE, size.height, size.width);
+    if (sluice_pipeline_num_buckets(train) > 0)
+        write_buckets(train, ops, sizeof(ops));
+    if (!given &&
+        asprintf(&text, "%.*s,%s%s", (int)strcspn(spec, ","), spec, ops, tail ? tail : "") < 0)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a pipeline");
     const sluice_status status = sluice_recipe_parse(given ? given : text, true, pipeline, err);
     free(text);
@@ -61,11 +75,11 @@ static sluice_status make_val_pipeline(const char *given, const struct sluice_pi
 static sluice_status check_size(const struct sluice_pipeline *pipeline, const char *flag,
                                 struct sluice_err *err)
 {
-    if (sluice_pipeline_u8_bytes(pipeline) > 0)
+    if (sluice_pipeline_most_u8_bytes(pipeline) > 0)
         return SLUICE_OK;
     return sluice_fail(err, SLUICE_E_INVALID,
                        "--%s \"%s\" leaves images of any size: a batch is of one size, which "
-                       "random_resized_crop or center_crop makes",
+                       "random_resized_crop, center_crop, letterbox or fit_bucket makes",
                        flag, sluice_pipeline_spec(pipeline));
 }
 
@@ -108,8 +122,8 @@ sluice_status loader_make_pipelines(struct sluice_loader *loader, struct sluice_
         status = check_geometry(loader->val.pipeline, "val-pipeline", err);
     if (status != SLUICE_OK)
         return status;
-    loader->train.layout = sluice_row_layout_of(loader->train.pipeline);
-    loader->val.layout = sluice_row_layout_of(loader->val.pipeline);
+    loader->train.layout = sluice_row_layout_of(loader->train.pipeline, 0);
+    loader->val.layout = sluice_row_layout_of(loader->val.pipeline, 0);
     return SLUICE_OK;
 }
 
@@ -120,8 +134,8 @@ static size_t largest_message(const struct sluice_loader *loader)
     uint64_t bytes = pixels == 0 || pixels > MAX_PIXEL_BYTES / 3 ? MAX_PIXEL_BYTES : pixels * 3;
     const struct part *parts[] = {&loader->train, &loader->val};
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(parts); i++) {
-        if (sluice_pipeline_output_bytes(parts[i]->pipeline) > bytes)
-            bytes = sluice_pipeline_output_bytes(parts[i]->pipeline);
+        const size_t most = sluice_pipeline_most_u8_bytes(parts[i]->pipeline) * sizeof(float);
+        bytes = most > bytes ? most : bytes;
     }
     for (size_t i = 0; i < loader->manifest->num_entries; i++) {
         const uint64_t of_this = sluice_manifest_at(loader->manifest, i).bytes;
@@ -250,6 +264,10 @@ sluice_status loader_open_data(struct sluice_loader *loader, struct sluice_err *
     if (status == SLUICE_OK)
         status = sluice_mix_ranges(&loader->mix, loader->manifest, loader->train.ids,
                                    loader->train.num_ids, loader->ranges, &loader->num_ranges, err);
+    if (status == SLUICE_OK)
+        status = loader_find_buckets(loader, &loader->train, err);
+    if (status == SLUICE_OK)
+        status = loader_find_buckets(loader, &loader->val, err);
     if (status == SLUICE_OK && loader->options.shuffle_shards > 0 && loader->train.num_ids > 0)
         status = sluice_shard_ends(loader->manifest, loader->train.ids, loader->train.num_ids,
                                    &loader->shard_ends, &loader->num_shards, err);
@@ -277,8 +295,8 @@ sluice_status loader_make_prefetcher(struct sluice_loader *loader, uint64_t epoc
                                      struct sluice_err *err)
 {
     const struct sluice_options *o = &loader->options;
-    const size_t train_bytes = sluice_pipeline_u8_bytes(loader->train.pipeline);
-    const size_t val_bytes = sluice_pipeline_u8_bytes(loader->val.pipeline);
+    const size_t train_bytes = sluice_pipeline_most_u8_bytes(loader->train.pipeline);
+    const size_t val_bytes = sluice_pipeline_most_u8_bytes(loader->val.pipeline);
     const size_t row_bytes = train_bytes > val_bytes ? train_bytes : val_bytes;
     const size_t half = (size_t)(o->prefetch_bytes / 2);
     const size_t batch_bytes = row_bytes * (size_t)o->batch_size;

@@ -25,6 +25,7 @@
  *     loader_gpu.c      a GPU as the place of its batches
  *     loader_choose.c   the plan: each sample's choice
  *     loader_epoch.c    an epoch, batch by batch, and the place in it
+ *     loader_buckets.c  the batches of aspect buckets
  *     loader_stats.c    statistics of an epoch, and counters
  *     loader_profile.c  the files of the setting profiling
  *     profile_forms.c   its measurements after the epoch
@@ -37,9 +38,12 @@ struct part {
     const char *name;
     struct sluice_pipeline *pipeline;
     struct sluice_row_format format;
-    struct sluice_row_layout layout;
+    struct sluice_row_layout layout; /* with buckets that of the first one */
     uint32_t *ids;
     size_t num_ids, num_total; /* after and before --limit-samples */
+    unsigned num_buckets;      /* of the pipeline; 0: all rows have one size */
+    uint8_t *bucket_of;        /* by position; NULL without buckets */
+    uint64_t num_batches;      /* of epoch 0, with buckets */
     struct sluice_choice *choices;
     struct sluice_source *source;
 };
@@ -98,9 +102,10 @@ struct sluice_loader {
     struct sluice_state now;           /* after the last batch that next() returned */
     struct sluice_sampler_item *items; /* this rank's, from the start on */
     size_t num_items;
-    uint64_t num_batches; /* of `items` */
-    uint64_t total;       /* items of the whole epoch for all ranks; or of the external order */
-    uint32_t num_padded;  /* the last num_padded of the items repeat others */
+    uint64_t num_batches;               /* of `items` */
+    struct sluice_bucket_order buckets; /* with buckets: the batches, without their items */
+    uint64_t total;      /* items of the whole epoch for all ranks; or of the external order */
+    uint32_t num_padded; /* the last num_padded of the items repeat others */
     uint64_t started_ns, started_cpu_ns;
     uint64_t lost_streams, hash_errors; /* before it */
     uint64_t given_ns;                  /* when next() returned a batch; 0: next() runs */
@@ -140,6 +145,21 @@ SLUICE_MUST_USE sluice_status loader_make_prefetcher(struct sluice_loader *loade
 /* Creates the part's source on the first call. */
 SLUICE_MUST_USE sluice_status loader_make_source(struct sluice_loader *loader, struct part *part,
                                                  struct sluice_err *err);
+
+/* Finds the bucket of each sample of the part if its pipeline has buckets. */
+SLUICE_MUST_USE sluice_status loader_find_buckets(struct sluice_loader *loader, struct part *part,
+                                                  struct sluice_err *err);
+/* This rank's batches of an epoch with buckets, from the cursor on; items[0 .. count) is the
+ * sampler's order.  Clear the result. */
+SLUICE_MUST_USE sluice_status loader_order_buckets(const struct sluice_loader *loader,
+                                                   enum sluice_part part, uint64_t epoch,
+                                                   const struct sluice_sampler_item *items,
+                                                   size_t count, uint64_t cursor,
+                                                   struct sluice_bucket_order *order,
+                                                   struct sluice_err *err);
+/* Counts the batches of epoch 0 of a part with buckets. */
+SLUICE_MUST_USE sluice_status loader_count_batches(struct sluice_loader *loader,
+                                                   enum sluice_part part, struct sluice_err *err);
 
 /* The place at the beginning of an epoch, in the loader's own order. */
 struct sluice_state loader_state_at(const struct sluice_loader *loader, enum sluice_part part,

@@ -239,9 +239,20 @@ struct sluice_view {
 /* The number of views of a part, at most 32.  The loader must be open; the result is constant. */
 SLUICE_API unsigned sluice_loader_num_views(const struct sluice_loader *loader,
                                             enum sluice_part part);
-/* The size of a view, which is below the part's number of views, without pixels. */
+/* The size of a view, which is below the part's number of views, without pixels; 0 x 0 with
+ * buckets. */
 SLUICE_API struct sluice_view sluice_loader_view(const struct sluice_loader *loader,
                                                  enum sluice_part part, unsigned view);
+
+/* Aspect buckets: the sizes that a part's images end in if its pipeline has op fit_bucket.  All rows
+ * of a batch are of one bucket, whose size is the batch's; the rows of sluice_dataset_info and
+ * sluice_row_format have height and width 0.  0: all rows of the part have one size.  The loader
+ * must be open; the result is constant. */
+SLUICE_API unsigned sluice_loader_num_buckets(const struct sluice_loader *loader,
+                                              enum sluice_part part);
+/* The size of a bucket, which is below their number, without pixels. */
+SLUICE_API struct sluice_view sluice_loader_bucket(const struct sluice_loader *loader,
+                                                   enum sluice_part part, unsigned bucket);
 
 /* The path of a sample within its dataset; NULL: unknown id. */
 SLUICE_API const char *sluice_loader_path(const struct sluice_loader *loader, uint64_t sample_id);

@@ -83,6 +83,17 @@ struct sluice_size sluice_pipeline_bucket_size(const struct sluice_pipeline *pip
     return walk(pipeline, op + 1, pipeline->u8_split, buckets->sizes[bucket]);
 }
 
+size_t sluice_pipeline_most_u8_bytes(const struct sluice_pipeline *pipeline)
+{
+    size_t most = sluice_pipeline_u8_bytes(pipeline);
+    for (unsigned i = 0; i < sluice_pipeline_num_buckets(pipeline); i++) {
+        const struct sluice_size size = sluice_pipeline_bucket_size(pipeline, i);
+        const size_t bytes = (size_t)size.width * size.height * 3;
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
 unsigned sluice_pipeline_bucket_of(const struct sluice_pipeline *pipeline, uint32_t width,
                                    uint32_t height)
 {

@@ -107,6 +107,9 @@ const struct sluice_pipeline *sluice_pipeline_view(const struct sluice_pipeline 
 size_t sluice_pipeline_output_bytes(const struct sluice_pipeline *pipeline);
 size_t sluice_pipeline_u8_bytes(const struct sluice_pipeline *pipeline);
 
+/* As sluice_pipeline_u8_bytes(); of a pipeline with buckets the largest bucket's. */
+size_t sluice_pipeline_most_u8_bytes(const struct sluice_pipeline *pipeline);
+
 /* The size at a split of an image with these decoded sides (upright, if the pipeline turns images),
  * both at least 1. */
 struct sluice_size sluice_pipeline_size_at(const struct sluice_pipeline *pipeline, unsigned split,

@@ -2,6 +2,7 @@
 #define SLUICE_COMPUTE_CLIENT_LOADER_BATCH_HELD_H
 
 #include "base/error.h"
+#include "compute_client/loader/batch/row_layout.h"
 #include "plan/resource.h"
 #include "sluice/sluice.h"
 
@@ -24,6 +25,7 @@ struct sluice_gpu_place;
 struct sluice_held_home;
 
 struct sluice_held {
+    struct sluice_row_layout layout;
     /* num_rows good rows. */
     uint8_t *pixels;                /* a block (row_layout.h); the holder may write to it */
     struct sluice_gpu_block *block; /* whose rows the pixels are; NULL: the host's memory */

@@ -6,7 +6,6 @@
 #include "compute_client/loader/choose/choice.h"
 #include "compute_client/loader/tuning.h"
 #include "op/form.h"
-#include "trace/tracer.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -21,17 +20,28 @@ static size_t items_left(const struct sluice_prefetcher *prefetcher)
     return prefetcher->epoch.num_items - prefetcher->epoch.first_item;
 }
 
-static struct row *row_of(struct sluice_prefetcher *prefetcher, size_t item)
+/* Tickets of items: rows of all batches, as if every batch had batch_size rows. */
+static size_t ticket_at(const struct sluice_prefetcher *prefetcher, size_t batch, unsigned row)
 {
-    const size_t batch = item / prefetcher->options.batch_size;
-    return &prefetcher_slot_of(prefetcher, batch)->rows[item % prefetcher->options.batch_size];
+    return batch * prefetcher->options.batch_size + row;
+}
+
+static struct row *row_of(struct sluice_prefetcher *prefetcher, size_t ticket)
+{
+    const size_t batch = ticket / prefetcher->options.batch_size;
+    return &prefetcher_slot_of(prefetcher, batch)->rows[ticket % prefetcher->options.batch_size];
+}
+
+static size_t next_ticket(const struct sluice_prefetcher *prefetcher)
+{
+    return ticket_at(prefetcher, prefetcher->next_batch, prefetcher->next_row);
 }
 
 /* Under the lock: whether the slots that are used have room for the next item. */
 static bool has_slot(const struct sluice_prefetcher *prefetcher)
 {
-    return prefetcher->next_item < prefetcher->num_released * prefetcher->options.batch_size +
-                                       sluice_prefetch_depth_items(&prefetcher->depth);
+    return next_ticket(prefetcher) < ticket_at(prefetcher, prefetcher->num_released, 0) +
+                                         sluice_prefetch_depth_items(&prefetcher->depth);
 }
 
 void prefetcher_see_room(struct sluice_prefetcher *prefetcher)
@@ -151,40 +161,20 @@ static bool has_room(const struct sluice_prefetcher *prefetcher)
     const double bytes =
         (double)prefetcher->options.payload_bytes * (double)depth / (double)prefetcher->depth.most;
     /* Cut files are let go once their batch is made, so that one has to become complete. */
-    const bool is_next =
-        prefetcher->next_item / prefetcher->options.batch_size <= prefetcher->num_begun;
+    const bool is_next = prefetcher->next_batch <= prefetcher->num_begun;
     const size_t taken = prefetcher->charged_bytes + (is_next ? 0 : prefetcher->kept_bytes);
     return taken == 0 || (double)(taken + expected_bytes(prefetcher)) <= bytes;
 }
 
-/* Under the lock.  Without memory the item is not traced. */
-static void begin_trace(struct row *row, uint32_t draw_epoch)
-{
-    const struct sluice_prefetcher *prefetcher = row->prefetcher;
-    const struct sluice_ask *ask = &prefetcher->ask;
-    const struct sluice_trace_context context = sluice_tracer_pick(
-        prefetcher->options.tracer, prefetcher->epoch.seed, draw_epoch, row->sample_id);
-    row->trace = context.span ? calloc(1, sizeof(*row->trace)) : NULL;
-    if (!row->trace)
-        return;
-    *row->trace = (struct row_trace){.context = context,
-                                     .seed = prefetcher->epoch.seed,
-                                     .epoch = draw_epoch,
-                                     .storage_worth = ask->storage_worth,
-                                     .has_prices = ask->prices != NULL};
-    if (ask->prices)
-        memcpy(row->trace->prices, ask->prices, sizeof(row->trace->prices));
-}
-
 /* The request for a row that is begun. */
-static struct sluice_source_item item_of(const struct row *row, size_t item)
+static struct sluice_source_item item_of(const struct row *row, size_t ticket)
 {
     const struct sluice_prefetcher *prefetcher = row->prefetcher;
     const struct sluice_epoch *epoch = &prefetcher->epoch;
     const enum sluice_form form =
         row->asks_file ? sluice_form_plain(SLUICE_KIND_FILE) : row->choice.form;
     return (struct sluice_source_item){
-        .ticket = item,
+        .ticket = ticket,
         .key = {.seed = epoch->seed,
                 .epoch = row->slot->batch.draw_epochs[row->index],
                 .sample_id = row->sample_id,
@@ -225,25 +215,42 @@ bool prefetcher_ask_file(struct row *row)
     return is_running;
 }
 
+/* Under the lock: how many rows the batch of the next item has, and its layout. */
+static void begin_slot(struct sluice_prefetcher *prefetcher, struct slot *slot)
+{
+    const struct sluice_epoch *epoch = &prefetcher->epoch;
+    unsigned bucket = 0;
+    if (epoch->batches) {
+        const struct sluice_order_batch *batch = &epoch->batches[prefetcher->next_batch];
+        bucket = batch->bucket;
+        slot->batch.n = batch[1].start - batch->start;
+        slot->batch.num_padded = batch->num_padded;
+    } else {
+        const size_t left = items_left(prefetcher) - prefetcher->next_item;
+        slot->batch.n =
+            left < prefetcher->options.batch_size ? (unsigned)left : prefetcher->options.batch_size;
+        const size_t after = left - slot->batch.n; /* items of later batches */
+        const size_t padded = epoch->num_padded > after ? epoch->num_padded - after : 0;
+        slot->batch.num_padded = padded < slot->batch.n ? (unsigned)padded : slot->batch.n;
+    }
+    slot->layout = sluice_row_layout_of(epoch->pipeline, bucket);
+    assert(slot->layout.bytes <= prefetcher->options.row_bytes);
+    slot->num_missing = slot->batch.n;
+    slot->last = NULL;
+}
+
 /* Under the lock: prepares the next item's row, and returns the request for it. */
 static struct sluice_source_item begin_row(struct sluice_prefetcher *prefetcher, uint64_t now)
 {
     const struct sluice_epoch *epoch = &prefetcher->epoch;
     const size_t item = prefetcher->next_item;
     const struct sluice_sampler_item *drawn = next_drawn(prefetcher);
-    struct row *row = row_of(prefetcher, item);
+    const size_t ticket = next_ticket(prefetcher);
+    struct row *row = row_of(prefetcher, ticket);
 
-    if (row->index == 0) {
-        const size_t left = items_left(prefetcher) - item;
-        struct slot *slot = row->slot;
-        slot->batch.n =
-            left < prefetcher->options.batch_size ? (unsigned)left : prefetcher->options.batch_size;
-        const size_t after = left - slot->batch.n; /* items of later batches */
-        const size_t padded = epoch->num_padded > after ? epoch->num_padded - after : 0;
-        slot->batch.num_padded = padded < slot->batch.n ? (unsigned)padded : slot->batch.n;
-        slot->num_missing = slot->batch.n;
-        slot->last = NULL;
-    }
+    if (row->index == 0)
+        begin_slot(prefetcher, row->slot);
+    row->item = item;
     row->position = drawn->position;
     row->sample_id = epoch->ids[drawn->position];
     row->choice = prefetcher->ask.choice;
@@ -257,7 +264,7 @@ static struct sluice_source_item begin_row(struct sluice_prefetcher *prefetcher,
     free(row->trace);
     row->trace = NULL;
     if (prefetcher->options.tracer)
-        begin_trace(row, drawn->draw_epoch);
+        prefetcher_begin_trace(row, drawn->draw_epoch);
     row->slot->batch.labels[row->index] = sluice_manifest_at(epoch->manifest, row->sample_id).label;
     row->slot->batch.ids[row->index] = row->sample_id;
     row->slot->batch.draw_epochs[row->index] = drawn->draw_epoch;
@@ -269,8 +276,12 @@ static struct sluice_source_item begin_row(struct sluice_prefetcher *prefetcher,
     prefetcher->under_way.compute_s += row->expected.compute_s;
     prefetcher->seen_under_way = prefetcher->under_way;
     prefetcher->next_item++;
+    if (++prefetcher->next_row == row->slot->batch.n) {
+        prefetcher->next_batch++;
+        prefetcher->next_row = 0;
+    }
     prefetcher->has_ask = false;
-    return item_of(row, item);
+    return item_of(row, ticket);
 }
 
 /* Under the lock. */
@@ -353,6 +364,7 @@ sluice_status sluice_prefetcher_start(struct sluice_prefetcher *prefetcher,
 {
     assert(!prefetcher->is_running && epoch->first_item % prefetcher->options.batch_size == 0);
     assert(!epoch->profile || prefetcher->options.measures_ops);
+    assert(!epoch->batches || (epoch->first_item == 0 && !epoch->profile));
     /* A batch of the epoch before may still be held. */
     const sluice_status status = prefetcher_lend_current(prefetcher, err);
     if (status != SLUICE_OK)
@@ -365,17 +377,18 @@ sluice_status sluice_prefetcher_start(struct sluice_prefetcher *prefetcher,
     memcpy(prefetcher->errors, epoch->errors_before, sizeof(prefetcher->errors));
     prefetcher->has_lost_source = false;
     prefetcher->needs_release = false;
-    prefetcher->next_item = prefetcher->num_taken = prefetcher->num_released = 0;
+    prefetcher->next_item = prefetcher->next_batch = prefetcher->next_row = 0;
+    prefetcher->num_taken = prefetcher->num_released = 0;
     prefetcher->again = NULL;
     prefetcher->num_begun = prefetcher->kept_bytes = 0;
     prefetcher->num_away = prefetcher->num_unfinished = prefetcher->charged_bytes = 0;
     prefetcher->under_way = prefetcher->seen_under_way = (struct sluice_expected){0};
     prefetcher->has_ask = false;
-    prefetcher->num_batches = (items_left(prefetcher) + prefetcher->options.batch_size - 1) /
-                              prefetcher->options.batch_size;
+    prefetcher->num_batches = epoch->batches
+                                  ? epoch->num_batches
+                                  : (items_left(prefetcher) + prefetcher->options.batch_size - 1) /
+                                        prefetcher->options.batch_size;
     prefetcher->wire_bytes_before = epoch->source->wire_bytes(epoch->source);
-    prefetcher->layout = sluice_row_layout_of(epoch->pipeline);
-    assert(prefetcher->layout.bytes <= prefetcher->options.row_bytes);
     for (unsigned i = 0; i < prefetcher->options.num_slots; i++)
         prefetcher->slots[i].num_missing = 1;
     sluice_hasher_reset(prefetcher->chain);
@@ -465,7 +478,7 @@ static sluice_status slot_init(struct sluice_prefetcher *prefetcher, size_t inde
         slot->rows[i].index = i;
     }
     sluice_status status =
-        sluice_rows_init(&slot->batch, options->batch_size, &prefetcher->layout, NULL, err);
+        sluice_rows_init(&slot->batch, options->batch_size, &slot->layout, NULL, err);
     if (status == SLUICE_OK && options->geometry_views > 0)
         status = sluice_rows_add_geometry(&slot->batch, options->geometry_views, err);
     return status;

@@ -6,6 +6,7 @@
 #include "compute_client/loader/batch/held.h"
 #include "compute_client/loader/batch/live.h"
 #include "compute_client/loader/choose/chooser.h"
+#include "compute_client/loader/order/bucket_order.h"
 #include "compute_client/loader/order/sampler.h"
 #include "compute_client/loader/source/source.h"
 #include "datasets/manifest/manifest.h"
@@ -39,7 +40,8 @@
  * If the device refuses a sample or finds a fault in it, the CPU decodes it, and reports the error
  * if there is one.
  *
- * Item n of an epoch always ends in row n % batch_size of batch n / batch_size.
+ * Item n of an epoch always ends in row n % batch_size of batch n / batch_size; of an epoch with
+ * buckets in row n - start of the batch that it belongs to.
  *
  * Three bounds limit how far ahead it requests:
  * - the slots, of which prefetch_depth.h says how many are used;
@@ -61,7 +63,7 @@ struct sluice_prefetcher_options {
     unsigned batch_size;  /* >= 1 */
     unsigned num_slots;   /* batches in memory, one that the trainer holds included; >= 2 */
     unsigned usual_slots; /* slots used at least, even for a slow trainer; <= num_slots, 0: all */
-    size_t row_bytes;     /* of one sample's u8 views: the largest of any epoch */
+    size_t row_bytes;     /* of one sample's u8 views: the largest of any epoch and bucket */
     /* Items of an epoch.  The memory of the usual slots that they fill is touched at creation. */
     size_t num_items;
     size_t payload_bytes; /* with all slots; in proportion if fewer are used */
@@ -113,6 +115,11 @@ struct sluice_epoch {
     size_t num_items;
     size_t num_padded; /* the last num_padded items repeat others */
     size_t first_item; /* where a resumed epoch continues; a multiple of the batch size */
+    /* With buckets: num_batches batches of the items, and one more that begins at the end
+     * (order/bucket_order.h).  Then num_padded is not used, and first_item is 0.  NULL: every
+     * batch but the last has batch_size items. */
+    const struct sluice_order_batch *batches;
+    size_t num_batches;
     /* If not NULL: filled with the measured costs, by position.  Needs measures_ops. */
     struct sluice_cost_table *profile;
     /* With has_max_errors the epoch ends as soon as more than max_errors samples failed with one

@@ -227,6 +227,7 @@ static struct sluice_held *hand_out(struct sluice_prefetcher *prefetcher, struct
     struct sluice_held *held = prefetcher->spare;
     const struct sluice_rows *rows = &slot->batch;
     prefetcher->spare = NULL;
+    held->layout = slot->layout;
     held->num_rows = rows->n;
     held->num_padded = rows->num_padded;
     for (unsigned i = 0; i < rows->n; i++) {

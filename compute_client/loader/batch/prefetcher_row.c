@@ -18,11 +18,11 @@
 
 /* --- its end --- */
 
-static void tell_chooser(const struct row *row, sluice_status status, uint64_t item)
+static void tell_chooser(const struct row *row, sluice_status status)
 {
     const struct sluice_epoch *epoch = &row->prefetcher->epoch;
     const struct sluice_row_seen seen = {
-        .index = epoch->first_item + (size_t)item,
+        .index = epoch->first_item + row->item,
         .asked = row->choice,
         .got = {.split = (uint8_t)row->ops_done,
                 .form = (uint8_t)row->result.form,
@@ -103,7 +103,7 @@ void prefetcher_complete_row(struct row *row, sluice_status status)
     row->done_ns = sluice_clock_ns();
     slot->batch.status[row->index] = status;
     if (prefetcher->epoch.chooser.on_row)
-        tell_chooser(row, status, row->result.ticket);
+        tell_chooser(row, status);
 
     /* Before num_missing is decremented: when it reaches 0, the epoch may end and the source may be
      * destroyed. */
@@ -187,7 +187,17 @@ static sluice_status profile_row(struct row *row, struct maker *maker, uint8_t *
     struct sluice_sample_cost *cost = &prefetcher->epoch.profile->rows[row->position];
     cost->op_s[0] = (double)row->result.disk_busy_ns * 1e-9;
     return sluice_op_meter_measure(&maker->meter, prefetcher->epoch.pipeline, &row->result.sample,
-                                   out, prefetcher->layout.bytes, cost, err);
+                                   out, row->slot->layout.bytes, cost, err);
+}
+
+/* Reads the header of a row's file, which stands at split 0. */
+static sluice_status open_file(struct row *row, struct maker *maker, struct sluice_err *err)
+{
+    const struct sluice_prefetcher *prefetcher = row->prefetcher;
+    const sluice_status status = sluice_source_gather(&row->result, prefetcher->options.pool, err);
+    return status ? status
+                  : sluice_sample_open(prefetcher->epoch.pipeline, maker->scratch,
+                                       &row->result.sample, err);
 }
 
 /* Computes the row's geometry, if it is asked for.  A sample with pixels came with the image of its
@@ -201,9 +211,7 @@ static sluice_status find_geometry(struct row *row, struct maker *maker, struct 
     if (!batch->geometry)
         return SLUICE_OK;
     if (sample->ops_done == 0) {
-        sluice_status status = sluice_source_gather(&row->result, prefetcher->options.pool, err);
-        if (status == SLUICE_OK)
-            status = sluice_sample_open(pipeline, maker->scratch, sample, err);
+        sluice_status status = open_file(row, maker, err);
         if (status == SLUICE_OK)
             status = sluice_file_image_read(pipeline, sample, &sample->image, err);
         if (status != SLUICE_OK)
@@ -262,7 +270,7 @@ static bool keep_for_gpu(struct row *row, struct maker *maker)
         sluice_pipeline_cut_for_gpu(pipeline, maker->scratch, sample, TUNING_GPU_RESTART, NULL) !=
             SLUICE_OK)
         return false;
-    for (unsigned view = 0; view < prefetcher->layout.num_views; view++) {
+    for (unsigned view = 0; view < row->slot->layout.num_views; view++) {
         struct sluice_kernel_work *work = &maker->works[view];
         if (!sluice_pipeline_kernel_work(pipeline, maker->scratch, sample, view, work))
             return false;
@@ -277,12 +285,33 @@ static bool keep_for_gpu(struct row *row, struct maker *maker)
     return find_geometry(row, maker, NULL) == SLUICE_OK && prepare(row, maker, requests);
 }
 
+/* Whether the image ends in the size of its batch, which follows from the list's size for it. */
+static sluice_status check_bucket(struct row *row, struct maker *maker, struct sluice_err *err)
+{
+    const struct sluice_epoch *epoch = &row->prefetcher->epoch;
+    const struct sluice_row_view *want = &row->slot->layout.views[0];
+    struct sluice_sample *sample = &row->result.sample;
+    struct sluice_size size;
+    if (!epoch->batches)
+        return SLUICE_OK;
+    sluice_status status = sample->ops_done == 0 ? open_file(row, maker, err) : SLUICE_OK;
+    if (status == SLUICE_OK)
+        status = sluice_pipeline_result_size(epoch->pipeline, sample, &size, err);
+    if (status == SLUICE_OK && (size.width != want->width || size.height != want->height))
+        return sluice_fail(
+            err, SLUICE_E_CORRUPT,
+            "the image belongs to bucket %ux%u, and the list's size for it to %ux%u: "
+            "index the dataset again",
+            size.height, size.width, want->height, want->width);
+    return status;
+}
+
 /* Copies pixels that need no more ops directly from the message to the row's places.  False: the
  * sample needs ops. */
 static bool take_finished(struct row *row, uint8_t *pixels)
 {
     const struct sluice_prefetcher *prefetcher = row->prefetcher;
-    const struct sluice_row_layout *layout = &prefetcher->layout;
+    const struct sluice_row_layout *layout = &row->slot->layout;
     struct sluice_source_result *result = &row->result;
     const struct sluice_sample *sample = &result->sample;
     /* The source has checked the number of pixels. */
@@ -303,8 +332,8 @@ static sluice_status find_room(const struct row *row, struct maker *maker, uint8
                                uint8_t **out, struct sluice_err *err)
 {
     const struct sluice_prefetcher *prefetcher = row->prefetcher;
-    *out = pixels + row->index * prefetcher->layout.bytes;
-    if (prefetcher->layout.num_views == 1)
+    *out = pixels + row->index * row->slot->layout.bytes;
+    if (row->slot->layout.num_views == 1)
         return SLUICE_OK;
     if (!maker->views && !(maker->views = malloc(prefetcher->options.row_bytes)))
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the views of a sample");
@@ -317,9 +346,11 @@ static sluice_status finish_row(struct row *row, struct maker *maker, uint8_t *p
                                 struct sluice_err *err)
 {
     struct sluice_prefetcher *prefetcher = row->prefetcher;
-    const struct sluice_row_layout *layout = &prefetcher->layout;
+    const struct sluice_row_layout *layout = &row->slot->layout;
     struct sluice_source_result *result = &row->result;
     sluice_status status = find_geometry(row, maker, err);
+    if (status == SLUICE_OK)
+        status = check_bucket(row, maker, err);
     if (status != SLUICE_OK || take_finished(row, pixels))
         return status;
     uint8_t *out;

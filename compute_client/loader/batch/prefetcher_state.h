@@ -22,6 +22,7 @@ struct row {
     struct slot *slot;
     unsigned index;
 
+    size_t item; /* its number among those of the epoch that are left */
     uint32_t position, sample_id;
     struct sluice_choice choice;
     uint64_t requested_ns, arrived_ns, started_ns, done_ns;
@@ -44,7 +45,8 @@ struct row {
 };
 
 struct slot {
-    struct sluice_rows batch; /* has pixels from the job of its first row until next() */
+    struct sluice_row_layout layout; /* of the batch */
+    struct sluice_rows batch;        /* has pixels from the job of its first row until next() */
     struct row *rows;
     unsigned num_missing;   /* under the lock */
     const struct row *last; /* the row that made it ready */
@@ -82,7 +84,9 @@ struct sluice_prefetcher {
     pthread_mutex_t lock;
     pthread_cond_t ready;              /* for the trainer: a slot is ready, or the epoch is over */
     pthread_cond_t room;               /* for `thread`: it may request another item */
-    size_t next_item;                  /* to request; written by `thread` alone */
+    size_t next_item;                  /* to request; written by `thread` alone, as its place is: */
+    size_t next_batch;                 /* the batch that it goes to */
+    unsigned next_row;                 /* and the row */
     struct row *again;                 /* to request once more, before that */
     size_t num_away, num_unfinished;   /* items requested and not arrived; not in their batch */
     struct sluice_expected under_way;  /* chooser.h */
@@ -121,9 +125,8 @@ struct sluice_prefetcher {
     uint64_t errors[SLUICE_NUM_STATUS]; /* with the epoch's errors_before */
     bool has_lost_source, needs_release;
     struct sluice_hasher *chain;
-    struct sluice_row_layout layout; /* of the epoch's pipeline */
-    struct sluice_held *spare;       /* the header for the next batch; NULL: none yet */
-    uint64_t waited_ns;              /* for the next batch, in calls that returned SLUICE_E_AGAIN */
+    struct sluice_held *spare; /* the header for the next batch; NULL: none yet */
+    uint64_t waited_ns;        /* for the next batch, in calls that returned SLUICE_E_AGAIN */
     uint64_t outside_since_ns; /* when next() returned; 0: it has not, or its end was counted */
 
     /* `thread`'s alone. */
@@ -154,6 +157,9 @@ struct row_trace {
     bool has_prices;
     double prices[SLUICE_NUM_RESOURCES];
 };
+/* Under the lock, with a tracer: traces the item of the row, if it is picked.  Without memory it is
+ * not traced. */
+void prefetcher_begin_trace(struct row *row, uint32_t draw_epoch);
 /* Writes the spans of the batch's rows that are traced, before it is settled. */
 void prefetcher_trace_batch(struct sluice_prefetcher *prefetcher, const struct slot *slot);
 

@@ -5,6 +5,8 @@
 #include "trace/tracer.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 /* The part of a trace that this side writes of a sample: what was asked for and why, and when each
  * step was over.
@@ -113,6 +115,24 @@ static void trace_row(struct sluice_prefetcher *prefetcher, const struct row *ro
          now_ns, NULL, 0, NULL},
     };
     sluice_tracer_write(prefetcher->options.tracer, context, spans, SLUICE_ARRAY_LEN(spans));
+}
+
+void prefetcher_begin_trace(struct row *row, uint32_t draw_epoch)
+{
+    const struct sluice_prefetcher *prefetcher = row->prefetcher;
+    const struct sluice_ask *ask = &prefetcher->ask;
+    const struct sluice_trace_context context = sluice_tracer_pick(
+        prefetcher->options.tracer, prefetcher->epoch.seed, draw_epoch, row->sample_id);
+    row->trace = context.span ? calloc(1, sizeof(*row->trace)) : NULL;
+    if (!row->trace)
+        return;
+    *row->trace = (struct row_trace){.context = context,
+                                     .seed = prefetcher->epoch.seed,
+                                     .epoch = draw_epoch,
+                                     .storage_worth = ask->storage_worth,
+                                     .has_prices = ask->prices != NULL};
+    if (ask->prices)
+        memcpy(row->trace->prices, ask->prices, sizeof(row->trace->prices));
 }
 
 void prefetcher_trace_batch(struct sluice_prefetcher *prefetcher, const struct slot *slot)

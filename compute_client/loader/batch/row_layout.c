@@ -5,11 +5,14 @@
 #include <assert.h>
 #include <string.h>
 
-struct sluice_row_layout sluice_row_layout_of(const struct sluice_pipeline *pipeline)
+struct sluice_row_layout sluice_row_layout_of(const struct sluice_pipeline *pipeline,
+                                              unsigned bucket)
 {
     struct sluice_row_layout layout = {.num_views = sluice_pipeline_num_views(pipeline)};
+    const bool has_buckets = sluice_pipeline_num_buckets(pipeline) > 0;
     for (unsigned i = 0; i < layout.num_views; i++) {
-        const struct sluice_size size = sluice_pipeline_view_size(pipeline, i);
+        const struct sluice_size size = has_buckets ? sluice_pipeline_bucket_size(pipeline, bucket)
+                                                    : sluice_pipeline_view_size(pipeline, i);
         assert(size.height > 0 && size.width > 0);
         layout.views[i] = (struct sluice_row_view){
             .height = size.height,

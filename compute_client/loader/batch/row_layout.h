@@ -31,8 +31,10 @@ struct sluice_row_layout {
     struct sluice_row_view views[SLUICE_MAX_VIEWS];
 };
 
-/* Every view has a size that does not depend on the image. */
-struct sluice_row_layout sluice_row_layout_of(const struct sluice_pipeline *pipeline);
+/* The layout of a row of this bucket, or of every row if the pipeline has no buckets
+ * (sluice_pipeline_num_buckets()); then every view has a size that does not depend on the image. */
+struct sluice_row_layout sluice_row_layout_of(const struct sluice_pipeline *pipeline,
+                                              unsigned bucket);
 
 /* The place of a row's view in the memory of a batch, in bytes. */
 static inline size_t sluice_row_place(const struct sluice_row_layout *layout, unsigned capacity,

@@ -4,6 +4,7 @@
 #include "base/noted_alloc.h"
 #include "base/parse.h"
 #include "base/text.h"
+#include "op/op.h"
 
 #include <jansson.h>
 
@@ -16,6 +17,7 @@
 #define VERSION 1
 #define VERSION_OF_MIX 2 /* who knows no mixes, or no shards, does not read on in one */
 #define VERSION_OF_COPIES 3
+#define VERSION_OF_BUCKETS 4
 #define MAX_TEXT_BYTES 65536u
 
 #define HEX_DIGITS "0123456789abcdef"
@@ -41,7 +43,8 @@ void sluice_state_write(const struct sluice_state *state, char out[SLUICE_MAX_ST
         "{\"sluice\":%d,\"part\":\"%s\",\"epoch\":%" PRIu64 ",\"cursor\":%" PRIu64
         ",\"global_batch\":%" PRIu64 ",\"repeat\":%" PRIu64 ",\"samples\":%" PRIu64
         ",\"dataset\":\"%.32s\",\"pipeline\":\"%016" PRIx64 "\",\"seed\":\"%" PRIu64 "\"",
-        state->copies > 1                   ? VERSION_OF_COPIES
+        state->num_buckets                  ? VERSION_OF_BUCKETS
+        : state->copies > 1                 ? VERSION_OF_COPIES
         : state->mix[0] || state->num_mixed ? VERSION_OF_MIX
                                             : VERSION,
         part_name(state->part), state->epoch, state->cursor, state->global_batch, state->repeat,
@@ -50,12 +53,16 @@ void sluice_state_write(const struct sluice_state *state, char out[SLUICE_MAX_ST
         len += (size_t)snprintf(out + len, SLUICE_MAX_STATE - len,
                                 ",\"mix\":\"%s\",\"items\":%" PRIu64, state->mix, state->num_items);
     if (state->num_mixed)
-        len += (size_t)snprintf(out + len, SLUICE_MAX_STATE - len, ",\"shards\":%" PRIu64,
+        len += (size_t)snprintf(out + len, SLUICE_MAX_STATE - len, ",\"shards\":%" PRIu32,
                                 state->num_mixed);
     if (state->copies > 1)
-        len += (size_t)snprintf(out + len, SLUICE_MAX_STATE - len, ",\"copies\":%" PRIu64,
+        len += (size_t)snprintf(out + len, SLUICE_MAX_STATE - len, ",\"copies\":%" PRIu32,
                                 state->copies);
-    if (state->has_order)
+    if (state->num_buckets)
+        len += (size_t)snprintf(out + len, SLUICE_MAX_STATE - len,
+                                ",\"buckets\":%" PRIu32 ",\"batch\":%" PRIu32, state->num_buckets,
+                                state->batch);
+    else if (state->has_order)
         len += (size_t)snprintf(out + len, SLUICE_MAX_STATE - len, ",\"order\":\"%016" PRIx64 "\"",
                                 state->order_hash);
     len += (size_t)snprintf(out + len, SLUICE_MAX_STATE - len, ",\"errors\":{");
@@ -92,6 +99,15 @@ static sluice_status read_uint(const json_t *object, const char *key, uint64_t m
                            (long long)got, min, max);
     *value = (uint64_t)got;
     return SLUICE_OK;
+}
+
+static sluice_status read_uint32(const json_t *object, const char *key, uint32_t min, uint32_t max,
+                                 uint32_t *value, struct sluice_err *err)
+{
+    uint64_t read = 0;
+    const sluice_status status = read_uint(object, key, min, max, &read, err);
+    *value = (uint32_t)read;
+    return status;
 }
 
 static sluice_status read_text(const json_t *object, const char *key, const char **text,
@@ -203,7 +219,8 @@ static sluice_status read_cursor(const json_t *object, uint64_t total, struct sl
         status = read_uint(object, "cursor", 0, most, &state->cursor, err);
     if (status != SLUICE_OK)
         return status;
-    if (!state->has_order && state->cursor < total && state->cursor % state->global_batch)
+    if (!state->has_order && state->num_buckets == 0 && state->cursor < total &&
+        state->cursor % state->global_batch)
         return sluice_fail(err, SLUICE_E_CORRUPT,
                            "the state's \"cursor\" is %" PRIu64
                            ", no multiple of its \"global_batch\", %" PRIu64,
@@ -227,6 +244,16 @@ static sluice_status read_mix(const json_t *object, struct sluice_state *state,
     return read_uint(object, "items", 1, UINT32_MAX, &state->num_items, err);
 }
 
+static sluice_status read_buckets(const json_t *object, struct sluice_state *state,
+                                  struct sluice_err *err)
+{
+    if (json_object_get(object, "order"))
+        return bad("order", "has no buckets", err);
+    const sluice_status status =
+        read_uint32(object, "buckets", 1, SLUICE_MAX_BUCKETS, &state->num_buckets, err);
+    return status ? status : read_uint32(object, "batch", 0, UINT32_MAX, &state->batch, err);
+}
+
 static sluice_status read_all(const json_t *object, struct sluice_state *state,
                               struct sluice_err *err)
 {
@@ -236,10 +263,10 @@ static sluice_status read_all(const json_t *object, struct sluice_state *state,
     if (version && !json_is_integer(version))
         return bad("sluice", "is no whole number", err);
     const json_int_t number = version ? json_integer_value(version) : VERSION;
-    if (number < VERSION || number > VERSION_OF_COPIES)
+    if (number < VERSION || number > VERSION_OF_BUCKETS)
         return sluice_fail(err, SLUICE_E_UNSUPPORTED,
                            "the state's \"sluice\", its version, is %lld, and this reads %d to %d",
-                           (long long)number, VERSION, VERSION_OF_COPIES);
+                           (long long)number, VERSION, VERSION_OF_BUCKETS);
     const bool has_mix = number >= VERSION_OF_MIX;
     sluice_status status = read_uint(object, "epoch", 0, UINT32_MAX, &state->epoch, err);
     if (status == SLUICE_OK)
@@ -249,13 +276,17 @@ static sluice_status read_all(const json_t *object, struct sluice_state *state,
             read_uint(object, "samples", 1, UINT32_MAX / state->repeat, &state->num_samples, err);
     const bool has_shards = has_mix && json_object_get(object, "shards");
     if (status == SLUICE_OK && has_shards)
-        status = read_uint(object, "shards", 1, UINT32_MAX, &state->num_mixed, err);
+        status = read_uint32(object, "shards", 1, UINT32_MAX, &state->num_mixed, err);
     const bool needs_mix = number == VERSION_OF_MIX && !has_shards;
     if (status == SLUICE_OK && has_mix && (needs_mix || json_object_get(object, "mix")))
         status = read_mix(object, state, err);
     state->copies = 1;
-    if (status == SLUICE_OK && number == VERSION_OF_COPIES)
-        status = read_uint(object, "copies", 1, UINT32_MAX, &state->copies, err);
+    const bool has_copies = number == VERSION_OF_COPIES ||
+                            (number > VERSION_OF_COPIES && json_object_get(object, "copies"));
+    if (status == SLUICE_OK && has_copies)
+        status = read_uint32(object, "copies", 1, UINT32_MAX, &state->copies, err);
+    if (status == SLUICE_OK && number == VERSION_OF_BUCKETS)
+        status = read_buckets(object, state, err);
     if (status == SLUICE_OK)
         status = read_dataset(object, state->dataset_id, err);
     if (status == SLUICE_OK)
@@ -418,9 +449,9 @@ sluice_status sluice_state_check(const struct sluice_state *saved, const struct 
         return status;
     if (saved->copies != now->copies)
         return sluice_fail(err, SLUICE_E_INVALID,
-                           "the state is of --repeat-within-batch %" PRIu64
-                           ", and this is --repeat-within-batch %" PRIu64
-                           ": pass --repeat-within-batch %" PRIu64 ", " ANEW,
+                           "the state is of --repeat-within-batch %" PRIu32
+                           ", and this is --repeat-within-batch %" PRIu32
+                           ": pass --repeat-within-batch %" PRIu32 ", " ANEW,
                            saved->copies, now->copies, saved->copies);
     if (strcmp(saved->mix, now->mix) != 0)
         return sluice_fail(err, SLUICE_E_INVALID,
@@ -429,9 +460,15 @@ sluice_status sluice_state_check(const struct sluice_state *saved, const struct 
                            now->mix[0] ? "--mix " : "no --mix", now->mix);
     if (saved->num_mixed != now->num_mixed)
         return sluice_fail(err, SLUICE_E_INVALID,
-                           "the state is of --shuffle-shards %" PRIu64
-                           ", and this is of --shuffle-shards %" PRIu64
-                           ": pass --shuffle-shards %" PRIu64 ", " ANEW,
+                           "the state is of --shuffle-shards %" PRIu32
+                           ", and this is of --shuffle-shards %" PRIu32
+                           ": pass --shuffle-shards %" PRIu32 ", " ANEW,
                            saved->num_mixed, now->num_mixed, saved->num_mixed);
+    if (saved->num_buckets != now->num_buckets)
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "the state is of %" PRIu32
+                           " aspect buckets, and the pipeline has %" PRIu32
+                           ": take the state of this pipeline, " ANEW,
+                           saved->num_buckets, now->num_buckets);
     return check_global_batch(saved, now, world_size, err);
 }

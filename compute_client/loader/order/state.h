@@ -19,8 +19,9 @@
  * hexadecimal with 16 digits, the seed decimal.  Some members are present only where they apply:
  * "order" with an external order, "mix" and "items" with a mix of roots (mix.h), "shards" with an
  * order that keeps shards together (sampler.h), "copies" where a sample comes several times in a
- * row.  The version "sluice" is 3 with "copies", 2 with one of the others, else 1.  "errors" has
- * the counts that are not 0.
+ * row, "buckets" and "batch" with aspect buckets (bucket_order.h).  The version "sluice" is 4 with
+ * "buckets", 3 with "copies", 2 with one of the others, else 1.  "errors" has the counts that are
+ * not 0.
  *
  * A checkpoint of offload_train without "sluice" is read, too.  It has "batch", the batches
  * delivered in the epoch, and "batch_size" in place of "cursor" and "global_batch"; "errors" may be
@@ -34,11 +35,13 @@ struct sluice_state {
     uint64_t cursor;           /* items delivered in the epoch to all ranks (order.h) */
     uint64_t global_batch;     /* world size x batch size, >= 1 */
     uint64_t repeat;           /* >= 1 */
-    uint64_t copies;           /* of a sample in a row (sampler.h); >= 1 */
+    uint32_t copies;           /* of a sample in a row (sampler.h); >= 1 */
     uint64_t num_samples;      /* of the part, >= 1 */
     char mix[SLUICE_MIX_TEXT]; /* mix.h's text; "": no mix */
     uint64_t num_items;        /* of an epoch, with a mix */
-    uint64_t num_mixed;        /* runs of shards in a window; 0: the order ignores shards */
+    uint32_t num_mixed;        /* runs of shards in a window; 0: the order ignores shards */
+    uint32_t num_buckets;      /* 0: without; else has_order is false */
+    uint32_t batch;            /* with buckets: batches of the epoch before the cursor */
     uint32_t part;             /* enum sluice_part */
     char dataset_id[33];       /* up to 32 lower-case hexadecimal digits */
     uint64_t pipeline;         /* fingerprint */
@@ -51,8 +54,9 @@ struct sluice_state {
 void sluice_state_write(const struct sluice_state *state, char out[SLUICE_MAX_STATE]);
 
 /* Reads a text of sluice_state_write() and checks its bounds: epoch, global batch, num_samples x
- * repeat and num_items fit 32 bits; counts fit 63 bits; without an external order the cursor is a
- * multiple of the global batch, or the end: num_items with a mix, else num_samples x repeat.
+ * repeat and num_items fit 32 bits; counts fit 63 bits; without an external order the cursor is at
+ * most the end: num_items with a mix, else num_samples x repeat; and before the end, without
+ * buckets, a multiple of the global batch.
  * Unknown members are ignored.
  *
  * SLUICE_E_CORRUPT names the member.  SLUICE_E_UNSUPPORTED: the text is longer than 64 KiB or of
@@ -63,7 +67,7 @@ SLUICE_MUST_USE sluice_status sluice_state_read(const char *text, struct sluice_
 
 /* Checks whether a loader with the settings in `now` continues from `saved` with the same rows as
  * the loader that saved it.  Both states are of one part.  Compares seed, dataset, pipeline,
- * repeat, copies, mix, num_mixed, number of samples and external order; in mid-epoch also the
+ * repeat, copies, mix, num_mixed, num_buckets, number of samples and external order; in mid-epoch also the
  * global batch; now's is `world_size` x a batch size.  Ignores now's epoch, cursor and errors.
  *
  * SLUICE_E_INVALID: they differ; the error has both values and says what to do. */

@@ -47,6 +47,8 @@ TEST(buckets_are_those_of_the_last_fit)
         const struct sluice_size size = sluice_pipeline_bucket_size(pipeline, b);
         CU_ASSERT(size.width == sizes[b][0] && size.height == sizes[b][1]);
     }
+    CU_ASSERT_EQUAL(sluice_pipeline_u8_bytes(pipeline), 0);
+    CU_ASSERT_EQUAL(sluice_pipeline_most_u8_bytes(pipeline), 102 * 104 * 3);
     /* As 20 x 90 and 9 x 9 pixels. */
     CU_ASSERT_EQUAL(sluice_pipeline_bucket_of(pipeline, 20, 90), 1);
     CU_ASSERT_EQUAL(sluice_pipeline_bucket_of(pipeline, 40, 50), 2);

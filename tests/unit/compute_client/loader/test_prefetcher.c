@@ -260,6 +260,63 @@ TEST(every_choice_delivers_the_same_bytes_in_the_samplers_order)
     }
 }
 
+TEST(batches_begin_where_the_epoch_says)
+{
+    static const struct sluice_order_batch batches[] = {{0, 0, 0},  {3, 1, 0},  {11, 0, 0},
+                                                        {12, 0, 0}, {20, 2, 0}, {27, 0, 0},
+                                                        {35, 0, 0}, {43, 7, 0}, {50, 0, 0}};
+    static const unsigned splits[] = {0, 3, 5};
+    const size_t num_batches = SLUICE_ARRAY_LEN(batches) - 1;
+    struct reference reference;
+    struct net net = {0};
+    net_open(&net, (struct fake_server_options){0},
+             (struct sluice_prefetcher_options){.has_digest = true, .num_slots = 2});
+    for (uint32_t k = 0; k < 3; k++) { /* an epoch without them goes between */
+        const struct drawn drawn = draw_by_turns(k, splits, 3);
+        make_reference(&good, drawn.items, NUM_SAMPLES, &reference);
+        if (k == 1) {
+            start_epoch(net.prefetcher, net.source, &good, &drawn, 0, NULL);
+            check_batches(net.prefetcher, &reference, 0);
+            (void)sluice_prefetcher_finish(net.prefetcher);
+            continue;
+        }
+        const struct sluice_epoch epoch = {
+            .source = net.source,
+            .pipeline = pipeline,
+            .manifest = good.manifest,
+            .ids = ids,
+            .chooser = sluice_chooser_fixed(drawn.choices),
+            .seed = SEED,
+            .items = drawn.items,
+            .num_items = NUM_SAMPLES,
+            .batches = batches,
+            .num_batches = num_batches,
+        };
+        REQUIRE_OK(sluice_prefetcher_start(net.prefetcher, &epoch, NULL));
+        for (size_t b = 0; b < num_batches; b++) {
+            struct sluice_held *batch = NULL;
+            REQUIRE_OK(sluice_prefetcher_next(net.prefetcher, -1, &batch, NULL));
+            CU_ASSERT_PTR_NOT_NULL_FATAL(batch);
+            CU_ASSERT_EQUAL(batch->index, b);
+            CU_ASSERT_EQUAL(batch->num_padded, batches[b].num_padded);
+            CU_ASSERT_EQUAL_FATAL(batch->num_rows, batches[b + 1].start - batches[b].start);
+            for (unsigned i = 0; i < batch->num_rows; i++) {
+                const size_t item = batches[b].start + i;
+                CU_ASSERT_EQUAL(batch->ids[i], ids[drawn.items[item].position]);
+                CU_ASSERT_EQUAL(memcmp(batch->pixels + i * FAKE_ROW_BYTES, reference.pixels[item],
+                                       FAKE_ROW_BYTES),
+                                0);
+            }
+            sluice_held_release(batch);
+        }
+        struct sluice_held *end = NULL;
+        REQUIRE_OK(sluice_prefetcher_next(net.prefetcher, -1, &end, NULL));
+        CU_ASSERT_PTR_NULL(end);
+        CU_ASSERT_STRING_EQUAL(sluice_prefetcher_finish(net.prefetcher).digest, reference.digest);
+    }
+    net_close(&net);
+}
+
 TEST(whoever_looks_on_sees_the_same_sums_as_the_epoch)
 {
     struct sluice_live live = {0};

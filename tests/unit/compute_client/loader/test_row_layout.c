@@ -35,7 +35,7 @@ TEST(a_pipeline_of_one_view_has_its_size)
 {
     struct sluice_pipeline *pipeline = NULL;
     REQUIRE_OK(sluice_pipeline_parse("decode,center_crop=6x10,to_tensor", &pipeline, NULL));
-    const struct sluice_row_layout made = sluice_row_layout_of(pipeline);
+    const struct sluice_row_layout made = sluice_row_layout_of(pipeline, 0);
     CU_ASSERT(made.num_views == 1 && made.bytes == 180);
     CU_ASSERT(made.views[0].height == 6 && made.views[0].width == 10);
     CU_ASSERT(made.views[0].offset == 0 && made.views[0].bytes == 180);
@@ -87,4 +87,18 @@ TEST(the_digest_is_of_the_views_in_their_order)
         CU_ASSERT(got.low == want.low && got.high == want.high);
     }
     sluice_hasher_destroy(hasher);
+}
+
+TEST(a_row_of_a_bucket_has_its_size)
+{
+    struct sluice_pipeline *pipeline = NULL;
+    REQUIRE_OK(sluice_pipeline_parse("decode,fit_bucket=20x30/30x20/8x8,pad=1/2", &pipeline, NULL));
+    static const uint32_t sizes[][2] = {{24, 32}, {34, 22}, {12, 10}}; /* height, width */
+    for (unsigned b = 0; b < 3; b++) {
+        const struct sluice_row_layout layout = sluice_row_layout_of(pipeline, b);
+        CU_ASSERT_EQUAL(layout.num_views, 1);
+        CU_ASSERT(layout.views[0].height == sizes[b][0] && layout.views[0].width == sizes[b][1]);
+        CU_ASSERT_EQUAL(layout.bytes, (size_t)sizes[b][0] * sizes[b][1] * 3);
+    }
+    sluice_pipeline_destroy(pipeline);
 }

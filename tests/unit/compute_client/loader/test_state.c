@@ -60,6 +60,8 @@ static void check_same(const struct sluice_state *a, const struct sluice_state *
     CU_ASSERT_STRING_EQUAL(a->mix, b->mix);
     CU_ASSERT_EQUAL(a->num_items, b->num_items);
     CU_ASSERT_EQUAL(a->num_mixed, b->num_mixed);
+    CU_ASSERT_EQUAL(a->num_buckets, b->num_buckets);
+    CU_ASSERT_EQUAL(a->batch, b->batch);
     CU_ASSERT_EQUAL(a->part, b->part);
     CU_ASSERT_STRING_EQUAL(a->dataset_id, b->dataset_id);
     CU_ASSERT_EQUAL(a->pipeline, b->pipeline);
@@ -96,11 +98,18 @@ TEST(reads_what_it_wrote)
         }
         if (i % 3 == 0)
             state.num_mixed = 1 + sluice_rng_below(&rng, UINT32_MAX - 1);
+        if (i % 11 == 0) {
+            state.num_buckets = 1 + sluice_rng_below(&rng, 64);
+            state.batch = sluice_rng_below(&rng, UINT32_MAX);
+            state.has_order = false;
+        }
         const uint64_t total = state.mix[0] ? state.num_items : state.num_samples * state.repeat;
         state.cursor = sluice_rng_below(&rng, (uint32_t)total) / state.global_batch;
         state.cursor *= state.global_batch;
         if (i % 5 == 0)
             state.cursor = total;
+        if (state.num_buckets > 0) /* batches are not all full */
+            state.cursor = sluice_rng_below(&rng, (uint32_t)total + 1);
         if (state.has_order)
             state.order_hash = UINT64_MAX - (uint64_t)i;
         if (i % 3)
@@ -116,6 +125,34 @@ TEST(reads_what_it_wrote)
         CHECK_OK(sluice_state_read(text, &again, &err));
         CU_ASSERT_STRING_EQUAL(err.text, "");
         check_same(&state, &again);
+    }
+}
+
+TEST(buckets_have_a_version_of_their_own)
+{
+    struct sluice_state state = example, again = {0};
+    struct sluice_err err = {0};
+    char text[SLUICE_MAX_STATE];
+    state.has_order = false;
+    state.num_buckets = 17;
+    state.batch = 5;
+    state.cursor = 1025;
+    sluice_state_write(&state, text);
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "{\"sluice\":4,"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, ",\"buckets\":17,\"batch\":5,"));
+    CHECK_OK(sluice_state_read(text, &again, NULL));
+    CU_ASSERT(again.num_buckets == 17 && again.batch == 5 && again.cursor == 1025);
+    CHECK_OK(sluice_state_check(&again, &state, 1, NULL));
+    state.num_buckets = 16;
+    CU_ASSERT_EQUAL(sluice_state_check(&again, &state, 1, &err), SLUICE_E_INVALID);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "of 17 aspect buckets, and the pipeline has 16"));
+    static const char *const bad[] = {"\"buckets\":0,", "\"buckets\":65,", "\"bucket\":17,",
+                                      "\"buckets\":17,\"order\":\"0011223344556677\","};
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(bad); i++) {
+        char other[SLUICE_MAX_STATE + 64];
+        const char *at = strstr(text, "\"buckets\":17,");
+        snprintf(other, sizeof(other), "%.*s%s%s", (int)(at - text), text, bad[i], at + 13);
+        CU_ASSERT_EQUAL(sluice_state_read(other, &again, NULL), SLUICE_E_CORRUPT);
     }
 }
 
@@ -346,8 +383,8 @@ TEST(refuses_a_cursor_within_a_global_batch_or_beyond_the_epoch)
 
 TEST(refuses_another_version)
 {
-    check_refused(with(EXAMPLE_TEXT, "\"sluice\":1", "\"sluice\":4"), SLUICE_E_UNSUPPORTED,
-                  "\"sluice\", its version, is 4, and this reads 1 to 3");
+    check_refused(with(EXAMPLE_TEXT, "\"sluice\":1", "\"sluice\":5"), SLUICE_E_UNSUPPORTED,
+                  "\"sluice\", its version, is 5, and this reads 1 to 4");
     check_refused(with(EXAMPLE_TEXT, "\"sluice\":1", "\"sluice\":3"), SLUICE_E_CORRUPT,
                   "\"copies\"");
     check_refused("{\"sluice\":0}", SLUICE_E_UNSUPPORTED, "is 0");
