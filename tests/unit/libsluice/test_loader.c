@@ -280,6 +280,65 @@ TEST(batches_that_are_held_stay_as_they_are)
     }
 }
 
+/* A loader of the folder by this pipeline, at the beginning of epoch 0. */
+static struct sluice_loader *begun_with(const char *pipeline)
+{
+    const char *const settings[] = {"dir",      image_root(), "batch-size", "8",
+                                    "pipeline", pipeline,     NULL};
+    struct sluice_loader *loader = opened(settings);
+    begin(loader, 0, NULL);
+    return loader;
+}
+
+/* Ops with the same number of draws draw the same in any pipeline. */
+TEST(each_view_of_a_batch_is_the_array_of_its_own_pipeline)
+{
+    struct sluice_loader *loader =
+        begun_with("decode,views([random_resized_crop=24x32:draws=1],[random_resized_crop=17:"
+                   "draws=2,hflip=0.5:draws=3])");
+    struct sluice_loader *alone[] = {
+        begun_with("decode,random_resized_crop=24x32:draws=1"),
+        begun_with("decode,random_resized_crop=17:draws=2,hflip=0.5:draws=3"),
+    };
+    CU_ASSERT_EQUAL(sluice_loader_num_views(loader, SLUICE_TRAIN), 2);
+    CU_ASSERT_EQUAL(sluice_loader_num_views(loader, SLUICE_VAL), 1);
+    CU_ASSERT_EQUAL(sluice_loader_num_views(alone[0], SLUICE_TRAIN), 1);
+    const struct sluice_view size = sluice_loader_view(loader, SLUICE_TRAIN, 1);
+    CU_ASSERT(size.height == 17 && size.width == 17 && !size.pixels);
+    CU_ASSERT_EQUAL(sluice_loader_view(loader, SLUICE_TRAIN, 2).height, 0);
+    const struct sluice_batch *batch;
+    unsigned num_rows = 0;
+    while ((batch = next(loader))) {
+        CU_ASSERT(sluice_batch_view(batch, 0).pixels == batch->pixels);
+        CU_ASSERT(batch->height == 24 && batch->width == 32);
+        CU_ASSERT_PTR_NULL(sluice_batch_view(batch, 2).pixels);
+        for (unsigned i = 0; i < 2; i++) {
+            const struct sluice_batch *want = next(alone[i]);
+            const struct sluice_view view = sluice_batch_view(batch, i);
+            CU_ASSERT_FATAL(want && want->num_rows == batch->num_rows);
+            CU_ASSERT(view.height == want->height && view.width == want->width);
+            CU_ASSERT_EQUAL(memcmp(view.pixels, want->pixels,
+                                   (size_t)want->num_rows * want->height * want->width * 3),
+                            0);
+            sluice_batch_release(want);
+        }
+        num_rows += batch->num_rows;
+        sluice_batch_release(batch);
+    }
+    CU_ASSERT_EQUAL(num_rows, NUM_ITEMS);
+    for (unsigned i = 0; i < 2; i++)
+        sluice_loader_close(alone[i]);
+
+    /* A batch outlives its loader. */
+    begin(loader, 1, NULL);
+    batch = next(loader);
+    const struct sluice_view before = sluice_batch_view(batch, 1);
+    sluice_loader_close(loader);
+    const struct sluice_view after = sluice_batch_view(batch, 1);
+    CU_ASSERT(after.pixels == before.pixels && after.height == 17 && after.width == 17);
+    sluice_batch_release(batch);
+}
+
 TEST(takes_an_order_of_the_callers)
 {
     static const uint64_t order[] = {5, 0, 11, 5, 2, 7, 7, 7, 1};
