@@ -15,15 +15,6 @@ const char *const sluice_mode_names[] = {
     [SLUICE_NUM_MODES] = NULL,
 };
 
-static const char *const words[SLUICE_NUM_MODES] = {
-    [SLUICE_MODE_LOCAL] = "files of the compute node, no server",
-    [SLUICE_MODE_NOOFF] = "whole files are sent, no step on storage",
-    [SLUICE_MODE_ALLOFF] = "all steps on storage, float32 is sent",
-    [SLUICE_MODE_PILOFF] = "decode, crop and flip on storage, pixels are sent",
-    [SLUICE_MODE_SOPHON] = "per sample, by SOPHON's rule",
-    [SLUICE_MODE_AUTO] = "per sample, by our plan",
-};
-
 const char *const sluice_mode_aliases[] = {
     "nooff",    "no-off",          "alloff", "all-off", "piloff", "resize-off", "sophon",
     "smartoff", "remote_smartoff", "greedy", "auto",    "lp",     NULL,
@@ -41,11 +32,6 @@ _Static_assert(SLUICE_ARRAY_LEN(sluice_mode_aliases) == SLUICE_ARRAY_LEN(alias_m
 const char *sluice_mode_name(enum sluice_mode mode)
 {
     return sluice_mode_names[mode];
-}
-
-const char *sluice_mode_words(enum sluice_mode mode)
-{
-    return words[mode];
 }
 
 bool sluice_mode_is_planned(enum sluice_mode mode)

@@ -23,9 +23,6 @@ enum sluice_mode {
 /* "remote_auto". */
 const char *sluice_mode_name(enum sluice_mode mode);
 
-/* A few words on what runs where, for a legend or a table. */
-const char *sluice_mode_words(enum sluice_mode mode);
-
 /* Accepts the name, the name without "remote_", and the older names "no-off", "all-off",
  * "resize-off", "smartoff", "remote_smartoff", "greedy" and "lp".  False: unknown name. */
 bool sluice_mode_parse(const char *text, enum sluice_mode *mode);

@@ -100,12 +100,6 @@ __global__ void add_backward_kernel(float *__restrict__ diffs, const float *__re
     }
 }
 
-__global__ void fill_kernel(float *out, float value, size_t count)
-{
-    for (size_t i = first_index<size_t>(); i < count; i += index_stride<size_t>())
-        out[i] = value;
-}
-
 __global__ void dropout_kernel(float *values, size_t count, uint64_t seed, uint64_t step,
                                uint32_t layer, uint32_t drop_below, float kept)
 {
@@ -334,12 +328,6 @@ cudaError_t sluice_cuda_add_backward(cudaStream_t stream, float *diffs, const fl
                                      float *to, size_t count, bool adds)
 {
     add_backward_kernel<<<blocks_for(count), BLOCK, 0, stream>>>(diffs, values, to, count, adds);
-    return cudaGetLastError();
-}
-
-cudaError_t sluice_cuda_fill(cudaStream_t stream, float *out, float value, size_t count)
-{
-    fill_kernel<<<blocks_for(count), BLOCK, 0, stream>>>(out, value, count);
     return cudaGetLastError();
 }
 

@@ -89,8 +89,6 @@ cudaError_t sluice_cuda_add(cudaStream_t stream, float *out, const float *a, con
 cudaError_t sluice_cuda_add_backward(cudaStream_t stream, float *diffs, const float *values,
                                      float *to, size_t count, bool adds);
 
-cudaError_t sluice_cuda_fill(cudaStream_t stream, float *out, float value, size_t count);
-
 /* values[i] *= sluice_net_dropout_mask(seed, step, layer, p)[i]; forwards and backwards. */
 cudaError_t sluice_cuda_dropout(cudaStream_t stream, float *values, size_t count, uint64_t seed,
                                 uint64_t step, uint32_t layer, double p);

@@ -21,7 +21,6 @@ struct worker {
 struct sluice_worker_pool {
     pthread_mutex_t lock;
     pthread_cond_t work;  /* a job was queued, or the pool was closed */
-    pthread_cond_t room;  /* a job left the queue, or the pool was closed */
     pthread_cond_t start; /* a worker has started or failed to */
     struct sluice_job *head, **tail;
     size_t depth, peak;
@@ -66,7 +65,6 @@ static void work(struct worker *worker, void *state)
         if (!pool->head || (!pool->is_closed && !is_needed(worker)))
             break;
         struct sluice_job *job = take_first(pool);
-        pthread_cond_signal(&pool->room);
         pthread_mutex_unlock(&pool->lock);
 
         const uint64_t before_ns = sluice_thread_cpu_ns();
@@ -157,7 +155,6 @@ static void join_and_free(struct sluice_worker_pool *pool)
             pthread_join(pool->workers[i].thread, NULL);
     }
     pthread_cond_destroy(&pool->start);
-    pthread_cond_destroy(&pool->room);
     pthread_cond_destroy(&pool->work);
     pthread_mutex_destroy(&pool->lock);
     free(pool);
@@ -178,7 +175,6 @@ sluice_status sluice_worker_pool_create(const struct sluice_worker_pool_options 
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for worker pool %s", name);
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->work, NULL);
-    pthread_cond_init(&pool->room, NULL);
     pthread_cond_init(&pool->start, NULL);
     pool->tail = &pool->head;
     pool->options = *options;
@@ -255,12 +251,10 @@ sluice_status sluice_worker_pool_stand_in(struct sluice_worker_pool *pool, unsig
     return SLUICE_OK;
 }
 
-static sluice_status submit(struct sluice_worker_pool *pool, struct sluice_job *job, bool may_wait)
+sluice_status sluice_worker_pool_try_submit(struct sluice_worker_pool *pool, struct sluice_job *job)
 {
     sluice_status status = SLUICE_OK;
     pthread_mutex_lock(&pool->lock);
-    while (may_wait && pool->depth == pool->options.queue_capacity && !pool->is_closed)
-        pthread_cond_wait(&pool->room, &pool->lock);
     if (pool->is_closed) {
         status = SLUICE_E_CLOSED;
     } else if (pool->depth == pool->options.queue_capacity) {
@@ -281,22 +275,11 @@ static sluice_status submit(struct sluice_worker_pool *pool, struct sluice_job *
     return status;
 }
 
-sluice_status sluice_worker_pool_try_submit(struct sluice_worker_pool *pool, struct sluice_job *job)
-{
-    return submit(pool, job, false);
-}
-
-sluice_status sluice_worker_pool_submit(struct sluice_worker_pool *pool, struct sluice_job *job)
-{
-    return submit(pool, job, true);
-}
-
 void sluice_worker_pool_close(struct sluice_worker_pool *pool)
 {
     pthread_mutex_lock(&pool->lock);
     pool->is_closed = true;
     pthread_cond_broadcast(&pool->work);
-    pthread_cond_broadcast(&pool->room);
     pthread_mutex_unlock(&pool->lock);
 }
 

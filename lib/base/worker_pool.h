@@ -72,10 +72,6 @@ sluice_worker_pool_create(const struct sluice_worker_pool_options *options,
 SLUICE_MUST_USE sluice_status sluice_worker_pool_try_submit(struct sluice_worker_pool *pool,
                                                             struct sluice_job *job);
 
-/* As try_submit, but waits for room.  Not from a job, which could wait for itself. */
-SLUICE_MUST_USE sluice_status sluice_worker_pool_submit(struct sluice_worker_pool *pool,
-                                                        struct sluice_job *job);
-
 /* Replaces num_stuck workers that hang in their jobs by the same number of stand-ins, at most
  * max_stand_ins.  Surplus stand-ins end once they are idle.  SLUICE_E_IO: not all could be started;
  * call it again.  One thread at a time. */
@@ -83,8 +79,7 @@ SLUICE_MUST_USE sluice_status sluice_worker_pool_stand_in(struct sluice_worker_p
                                                           unsigned num_stuck,
                                                           struct sluice_err *err);
 
-/* Refuses new jobs from here on and wakes waiting submitters with SLUICE_E_CLOSED.
- * Returns at once; may be called twice. */
+/* Refuses new jobs from here on.  Returns at once; may be called twice. */
 void sluice_worker_pool_close(struct sluice_worker_pool *pool);
 
 enum sluice_pool_end {

@@ -8,7 +8,6 @@ TEST(every_mode_is_read_by_its_name)
         enum sluice_mode mode = SLUICE_NUM_MODES;
         CU_ASSERT_TRUE(sluice_mode_parse(sluice_mode_name((enum sluice_mode)m), &mode));
         CU_ASSERT_EQUAL((int)mode, m);
-        CU_ASSERT_TRUE(strlen(sluice_mode_words((enum sluice_mode)m)) > 0);
     }
     CU_ASSERT_PTR_NULL(sluice_mode_names[SLUICE_NUM_MODES]);
 }
