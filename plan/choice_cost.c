@@ -60,7 +60,8 @@ enum step {
     {                                                                                              \
         {                                                                                          \
             SLUICE_PER(SAMPLE, 10e-6), SLUICE_PER(OUTPUT_PIXEL, 0.42e-9),                          \
-                SLUICE_PER(PIXEL, 0.33e-9), SLUICE_PER(CROP_PIXEL, 0.29e-9)                        \
+                SLUICE_PER(PIXEL, 0.33e-9), SLUICE_PER(CROP_PIXEL, SLUICE_RESIZE_S_PER_PIXEL),     \
+                SLUICE_PER(VIEW_PIXEL, SLUICE_RESIZE_S_PER_PIXEL)                                  \
         }                                                                                          \
     }
 
@@ -71,7 +72,8 @@ static const struct sluice_choice_weights steps[SLUICE_NUM_FILE_CLASSES][NUM_STE
                 [TO_PIXELS] = {{SLUICE_PER(SAMPLE, 20e-6), SLUICE_PER(OUTPUT_PIXEL, 0.9e-9),
                                 SLUICE_PER(PIXEL, 0.085e-9), SLUICE_PER(BYTE_TO_CROP, 2.1e-9),
                                 SLUICE_PER(CROP_BYTE, 2.53e-9), SLUICE_PER(CROP_PIXEL, 0.98e-9),
-                                SLUICE_PER(CHROMA_SAMPLE, 0.54e-9), SLUICE_PER(CROP_ROW, 0.15e-9)}},
+                                SLUICE_PER(CHROMA_SAMPLE, 0.54e-9), SLUICE_PER(CROP_ROW, 0.15e-9),
+                                SLUICE_PER(VIEW_PIXEL, SLUICE_RESIZE_S_PER_PIXEL)}},
                 [WHOLE] = {{SLUICE_PER(SAMPLE, 10e-6), SLUICE_PER(FILE_BYTE, 5.4e-9),
                             SLUICE_PER(PIXEL, 1.3e-9)}},
                 [WHOLE_TO_PIXELS] = ALL_TO_PIXELS,
@@ -80,7 +82,8 @@ static const struct sluice_choice_weights steps[SLUICE_NUM_FILE_CLASSES][NUM_STE
             {
                 [TO_PIXELS] = {{SLUICE_PER(SAMPLE, 20e-6), SLUICE_PER(OUTPUT_PIXEL, 1.3e-9),
                                 SLUICE_PER(FILE_BYTE, 26e-9), SLUICE_PER(PIXEL, 3.9e-9),
-                                SLUICE_PER(CROP_PIXEL, 0.5e-9)}},
+                                SLUICE_PER(CROP_PIXEL, 0.5e-9),
+                                SLUICE_PER(VIEW_PIXEL, SLUICE_RESIZE_S_PER_PIXEL)}},
                 [WHOLE] = {{SLUICE_PER(SAMPLE, 10e-6), SLUICE_PER(FILE_BYTE, 26.3e-9),
                             SLUICE_PER(PIXEL, 4.0e-9)}},
                 [WHOLE_TO_PIXELS] = ALL_TO_PIXELS,
@@ -89,7 +92,8 @@ static const struct sluice_choice_weights steps[SLUICE_NUM_FILE_CLASSES][NUM_STE
             {
                 [TO_PIXELS] = {{SLUICE_PER(SAMPLE, 20e-6), SLUICE_PER(OUTPUT_PIXEL, 1.4e-9),
                                 SLUICE_PER(FILE_BYTE, 3.8e-9), SLUICE_PER(PIXEL, 13.5e-9),
-                                SLUICE_PER(CROP_ROW, 1.9e-9)}},
+                                SLUICE_PER(CROP_ROW, 1.9e-9),
+                                SLUICE_PER(VIEW_PIXEL, SLUICE_RESIZE_S_PER_PIXEL)}},
                 [WHOLE] = {{SLUICE_PER(SAMPLE, 10e-6), SLUICE_PER(FILE_BYTE, 3.77e-9),
                             SLUICE_PER(PIXEL, 14.2e-9)}},
                 [WHOLE_TO_PIXELS] = ALL_TO_PIXELS,

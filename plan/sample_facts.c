@@ -42,6 +42,16 @@ static uint32_t guess_side(double side)
     return side < 1 ? 1 : side > MAX_SIDE ? MAX_SIDE : (uint32_t)side;
 }
 
+/* The box of the file's image that the ops read; all of it unless they begin with a crop. */
+static struct sluice_box box_of(const struct sluice_pipeline *pipeline,
+                                const struct sluice_draw_key *key, uint32_t width, uint32_t height)
+{
+    struct sluice_box box = {0, 0, width, height};
+    (void)sluice_pipeline_file_box(pipeline, key, width, height, sluice_pipeline_u8_split(pipeline),
+                                   sluice_form_plain(SLUICE_KIND_U8), &box);
+    return box;
+}
+
 struct sluice_sample_facts sluice_sample_facts_make(const struct sluice_pipeline *pipeline,
                                                     uint64_t file_bytes, uint32_t width,
                                                     uint32_t height, uint8_t coding,
@@ -60,14 +70,17 @@ struct sluice_sample_facts sluice_sample_facts_make(const struct sluice_pipeline
         facts.height = guess_side(sqrt(pixels / GUESSED_SHAPE));
         facts.is_size_guessed = true;
     }
-    struct sluice_box box = {0, 0, facts.width, facts.height};
-    (void)sluice_pipeline_file_box(pipeline, key, facts.width, facts.height,
-                                   sluice_pipeline_u8_split(pipeline),
-                                   sluice_form_plain(SLUICE_KIND_U8), &box);
+    const struct sluice_box box = box_of(pipeline, key, facts.width, facts.height);
     facts.crop.top = box.top;
     facts.crop.left = box.left;
     facts.crop.height = box.height;
     facts.crop.width = box.width;
+    const unsigned num_views = sluice_pipeline_num_views(pipeline);
+    for (unsigned i = 0; num_views > 1 && i < num_views; i++) {
+        const struct sluice_box of_view =
+            box_of(sluice_pipeline_view(pipeline, i), key, facts.width, facts.height);
+        facts.view_pixels += (uint64_t)of_view.width * of_view.height;
+    }
     return facts;
 }
 

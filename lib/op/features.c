@@ -13,8 +13,8 @@ const char *sluice_file_class_name(enum sluice_file_class file_class)
 const char *sluice_choice_feature_name(enum sluice_choice_feature feature)
 {
     static const char *const names[SLUICE_NUM_CHOICE_FEATURES] = {
-        "sample",     "file_byte",     "pixel",    "byte_to_crop", "crop_byte",
-        "crop_pixel", "chroma_sample", "crop_row", "output_pixel", "detail",
+        "sample",        "file_byte", "pixel",        "byte_to_crop", "crop_byte",  "crop_pixel",
+        "chroma_sample", "crop_row",  "output_pixel", "detail",       "view_pixel",
     };
     return names[feature];
 }
@@ -100,6 +100,8 @@ void sluice_choice_features(const struct sluice_sample_facts *facts,
     feature[SLUICE_CHOICE_PER_CHROMA_SAMPLE] = crop_pixels * grid.chroma;
     feature[SLUICE_CHOICE_PER_CROP_ROW] = facts->crop.height * side;
     feature[SLUICE_CHOICE_PER_OUTPUT_PIXEL] = output;
+    feature[SLUICE_CHOICE_PER_VIEW_PIXEL] =
+        facts->view_pixels > 0 ? (double)facts->view_pixels - crop_pixels : 0;
     feature[SLUICE_CHOICE_PER_DETAIL] = output * cbrt(bytes / pixels * sqrt(crop_pixels / output));
 }
 
@@ -134,7 +136,8 @@ struct sluice_mcu_rows sluice_mcu_rows_of(const struct sluice_sample_facts *fact
         {                                                                                          \
             SLUICE_PER(SAMPLE, 20e-6), SLUICE_PER(OUTPUT_PIXEL, 0.48e-9),                          \
                 SLUICE_PER(CROP_BYTE, 3.0e-9), SLUICE_PER(CROP_PIXEL, 1.17e-9),                    \
-                SLUICE_PER(CHROMA_SAMPLE, 0.385e-9)                                                \
+                SLUICE_PER(CHROMA_SAMPLE, 0.385e-9),                                               \
+                SLUICE_PER(VIEW_PIXEL, SLUICE_RESIZE_S_PER_PIXEL)                                  \
         }                                                                                          \
     }
 

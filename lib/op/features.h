@@ -21,6 +21,8 @@ struct sluice_sample_facts {
     struct {
         uint32_t top, left, height, width;
     } crop;
+    /* Pixels that the resizes of several views read, each its own; 0: one view. */
+    uint64_t view_pixels;
 };
 
 enum sluice_choice_feature {
@@ -36,6 +38,8 @@ enum sluice_choice_feature {
     /* Detail left in the output: its pixels times the cube root of (the file's bytes per pixel
      * times the factor by which the crop is scaled down). */
     SLUICE_CHOICE_PER_DETAIL,
+    /* Pixels that the resizes of several views read, minus those of the crop. */
+    SLUICE_CHOICE_PER_VIEW_PIXEL,
     SLUICE_NUM_CHOICE_FEATURES,
 };
 
@@ -60,6 +64,9 @@ struct sluice_choice_weights {
 
 /* SLUICE_PER(SAMPLE, 20e-6): one of the weights, in an initializer. */
 #define SLUICE_PER(feature, weight) [SLUICE_CHOICE_PER_##feature] = (weight)
+
+/* Seconds for a pixel that a resize reads. */
+#define SLUICE_RESIZE_S_PER_PIXEL 0.29e-9
 
 /* The sum of the features by the weights. */
 double sluice_choice_predict(const struct sluice_choice_weights *weights,

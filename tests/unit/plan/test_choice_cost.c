@@ -59,6 +59,12 @@ TEST(features_are_of_the_mcus_that_the_crop_needs)
     CU_ASSERT_EQUAL(feature[SLUICE_CHOICE_PER_CHROMA_SAMPLE], 281 * 333 / 2.);
     CU_ASSERT_EQUAL(feature[SLUICE_CHOICE_PER_CROP_ROW], 281 * 224);
     CU_ASSERT_EQUAL(feature[SLUICE_CHOICE_PER_OUTPUT_PIXEL], 224 * 224);
+    CU_ASSERT_EQUAL(feature[SLUICE_CHOICE_PER_VIEW_PIXEL], 0);
+    facts.view_pixels = 300000; /* of views that overlap */
+    sluice_choice_features(&facts, feature);
+    CU_ASSERT_EQUAL(feature[SLUICE_CHOICE_PER_VIEW_PIXEL], 300000 - 281 * 333);
+    CU_ASSERT_EQUAL(feature[SLUICE_CHOICE_PER_CROP_PIXEL], 281 * 333);
+    facts.view_pixels = 0;
 
     facts.coding = SLUICE_CODING_JPEG_444; /* no margin */
     sluice_choice_features(&facts, feature);
@@ -96,6 +102,36 @@ TEST(files_go_by_the_decoder_that_takes_them)
         const struct sluice_sample_facts facts = {.coding = cases[i].coding};
         CU_ASSERT_EQUAL(sluice_file_class_of(&facts), cases[i].file_class);
     }
+}
+
+/* Whoever makes the views pays for what each of them reads. */
+TEST(views_cost_what_each_of_them_reads)
+{
+    struct sluice_pipeline *pipeline = NULL;
+    REQUIRE_OK(sluice_pipeline_parse(
+        "decode,views(2x[random_resized_crop=200],[center_crop=9]),to_tensor", &pipeline, NULL));
+    const struct sluice_choices choices = sluice_choices_of(pipeline);
+    const struct sluice_choice_model model = sluice_choice_model_default(&choices);
+    struct sluice_sample_facts facts = photograph();
+    const struct sluice_draw_key key = {.seed = 1};
+    facts.output_size = sluice_sample_facts_make(pipeline, 1, 500, 375, 0, &key).output_size;
+    struct sluice_sample_facts more = facts;
+    facts.view_pixels = 281 * 333;
+    more.view_pixels = facts.view_pixels + 1000000;
+    double few[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES],
+        many[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
+    sluice_choice_model_costs(&model, &facts, few);
+    sluice_choice_model_costs(&model, &more, many);
+    for (unsigned c = 0; c < choices.num; c++) {
+        const bool is_done = choices.at[c].split >= 2;
+        const enum sluice_resource maker = is_done ? SLUICE_STORAGE_CPU : SLUICE_COMPUTE_CPU,
+                                   other = is_done ? SLUICE_COMPUTE_CPU : SLUICE_STORAGE_CPU;
+        CU_ASSERT_DOUBLE_EQUAL(many[c][maker] - few[c][maker], 1e6 * SLUICE_RESIZE_S_PER_PIXEL,
+                               1e-9);
+        CU_ASSERT_DOUBLE_EQUAL(many[c][other], few[c][other], 1e-12);
+        CU_ASSERT_EQUAL(many[c][SLUICE_NETWORK], few[c][SLUICE_NETWORK]);
+    }
+    sluice_pipeline_destroy(pipeline);
 }
 
 TEST(bytes_of_plain_forms_are_what_the_pipeline_makes)

@@ -55,6 +55,34 @@ TEST(the_crop_is_what_a_center_crop_looks_at)
     sluice_pipeline_destroy(resized);
 }
 
+/* The crop is the union of what the views need; each view resizes its own box. */
+TEST(views_share_a_crop_and_each_reads_its_box)
+{
+    struct sluice_pipeline *pipeline =
+        parse("decode,views(2x[random_resized_crop=96],[center_crop=56x40])");
+    struct sluice_pipeline *one = parse("decode,random_resized_crop=96");
+    for (uint64_t id = 0; id < 20; id++) {
+        const struct sluice_draw_key key = {.seed = 1, .sample_id = id};
+        const struct sluice_sample_facts facts =
+            sluice_sample_facts_make(pipeline, 5000, 320, 200, 0, &key);
+        struct sluice_box all;
+        uint64_t pixels = 0;
+        CU_ASSERT(sluice_pipeline_file_box(pipeline, &key, 320, 200, 2, SLUICE_FORM_U8, &all));
+        CU_ASSERT(facts.crop.top == all.top && facts.crop.left == all.left);
+        CU_ASSERT(facts.crop.width == all.width && facts.crop.height == all.height);
+        for (unsigned v = 0; v < 3; v++) {
+            struct sluice_box box;
+            CU_ASSERT(sluice_pipeline_file_box(sluice_pipeline_view(pipeline, v), &key, 320, 200, 2,
+                                               SLUICE_FORM_U8, &box));
+            pixels += (uint64_t)box.width * box.height;
+        }
+        CU_ASSERT_EQUAL(facts.view_pixels, pixels);
+        CU_ASSERT_EQUAL(sluice_sample_facts_make(one, 5000, 320, 200, 0, &key).view_pixels, 0);
+    }
+    sluice_pipeline_destroy(one);
+    sluice_pipeline_destroy(pipeline);
+}
+
 TEST(a_pipeline_that_begins_with_no_crop_has_the_whole_image)
 {
     struct sluice_pipeline *pipeline = parse("decode,hflip,resize=64,center_crop=56");
