@@ -10,7 +10,8 @@
 static struct sluice_size walk(const struct sluice_pipeline *pipeline, unsigned from, unsigned to,
                                struct sluice_size size)
 {
-    const struct sluice_draw_key any = {0}; /* sizes do not depend on draws */
+    const struct sluice_draw_key any = {
+        0}; /* sizes that are not fixed later do not depend on draws */
     for (unsigned i = from; i < to; i++) {
         union sluice_drawn drawn;
         if (pipeline->ops[i].type->kind == SLUICE_OP_VIEWS)

@@ -12,7 +12,7 @@ extern const struct sluice_form_type sluice_form_u8_packed;
 bool sluice_pipeline_packs_box(const struct sluice_pipeline *pipeline)
 {
     return pipeline->num_ops > 1 && pipeline->ops[1].type->kind == SLUICE_OP_RESAMPLE &&
-           pipeline->ops[1].type->is_random;
+           pipeline->ops[1].type->is_random && !pipeline->ops[1].type->takes_whole;
 }
 
 /* Whether only the resample's box is packed at this split, not the whole image. */

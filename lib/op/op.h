@@ -258,10 +258,11 @@ struct sluice_op_type {
     const char *column;  /* in cost tables: the original's name of the stage, or torchvision's */
     const char *label;   /* in reports; NULL: the name */
     enum sluice_op_kind kind;
-    bool is_random;   /* draws random numbers */
-    bool is_identity; /* a table that changes nothing */
-    bool takes_whole; /* a resample whose `from` is always the whole input */
-    bool is_copy;     /* a resample that never resizes: `to` is the size of `from` */
+    bool is_random;      /* draws random numbers */
+    bool is_identity;    /* a table that changes nothing */
+    bool takes_whole;    /* a resample whose `from` is always the whole input */
+    bool is_copy;        /* a resample that never resizes: `to` is the size of `from` */
+    bool has_drawn_size; /* pipelines with this op end in a fixed size */
     /* Whether a resample pads images that are as large as its result.  NULL: it does not. */
     bool (*has_padding)(const void *params);
     unsigned numerics; /* raise it when the op gives other bytes for the same text, seed and image;
@@ -274,8 +275,8 @@ struct sluice_op_type {
     const char *(*prepare)(void *params);
 
     /* Draws the record for an image of this size (both sides at least 1).  `rng` belongs to this op
-     * and sample.  The size of a resample's result does not depend on `rng`.  NULL for kinds without
-     * a record. */
+     * and sample.  The size of a resample's result depends on `rng` with has_drawn_size alone.  NULL
+     * for kinds without a record. */
     void (*draw)(const void *params, struct sluice_size in, struct sluice_rng *rng,
                  union sluice_drawn *drawn);
 

@@ -202,7 +202,7 @@ struct sluice_draws sluice_pipeline_draws(const struct sluice_pipeline *pipeline
         if (op->type->kind == SLUICE_OP_RESAMPLE) {
             sluice_op_draw(op, key, size, &drawn);
             const struct sluice_box box = drawn.resample.from;
-            if (op->type->is_random && !has_box) {
+            if (op->type->is_random && !op->type->takes_whole && !has_box) {
                 draws.top = box.top;
                 draws.left = box.left;
                 draws.height = box.height;

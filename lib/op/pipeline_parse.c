@@ -444,6 +444,21 @@ static void find_stages(struct sluice_pipeline *pipeline)
     }
 }
 
+/* A size that is drawn may not remain: sizes are known without draws (buckets.c). */
+static sluice_status check_drawn_sizes(const struct sluice_pipeline *pipeline,
+                                       struct sluice_err *err)
+{
+    for (unsigned i = 0; i < pipeline->u8_split && sluice_pipeline_u8_bytes(pipeline) == 0; i++) {
+        const struct sluice_op *op = &pipeline->ops[i];
+        if (op->type->has_drawn_size)
+            return sluice_fail(err, SLUICE_E_INVALID,
+                               "pipeline: op %u (%s): its size is drawn for each sample, so an op "
+                               "after it must give all images one size",
+                               op->index + 1, op->type->name);
+    }
+    return SLUICE_OK;
+}
+
 sluice_status sluice_pipeline_parse(const char *spec, struct sluice_pipeline **out,
                                     struct sluice_err *err)
 {
@@ -461,13 +476,15 @@ sluice_status sluice_pipeline_parse(const char *spec, struct sluice_pipeline **o
         status = sluice_spec_fail(&text, err, "nothing more belongs here");
     if (!status)
         status = write_spec(pipeline, err);
+    if (!status) {
+        pipeline->fingerprint = fingerprint_of(pipeline);
+        find_stages(pipeline);
+        status = check_drawn_sizes(pipeline, err);
+    }
     if (status) {
         sluice_pipeline_destroy(pipeline);
         return status;
     }
-
-    pipeline->fingerprint = fingerprint_of(pipeline);
-    find_stages(pipeline);
     if (pipeline->u8_split < pipeline->num_ops) {
         sluice_tensor_table(NULL, pipeline->tensor_table);
         sluice_tensor_table(pipeline->scale, pipeline->tail_table);

@@ -136,6 +136,12 @@ def _padding(part):
     return "" if fill == "0" else f":fill={fill}"
 
 
+def _zoom_out(part):
+    low, high = part.side_range
+    fill = _fill(part)
+    return [f"zoom_out={_number(low)}-{_number(high)}:p={_number(part.p)}" + ("" if fill == "0" else f":fill={fill}")]
+
+
 def _random_crop(part):
     padding = part.padding or 0
     if not isinstance(padding, int):
@@ -330,6 +336,10 @@ _PARTS = {
     "RandomVerticalFlip": lambda part: [_with_p("vflip", part)],
     "RandomCrop": _random_crop,
     "Pad": _pad,
+    "RandomZoomOut": _zoom_out,
+    "RandomIoUCrop": lambda part: _refuse(part, "its draws depend on the boxes, which are not where images are cropped"),
+    "ClampBoundingBoxes": lambda part: [],  # sluice.annotations clips and filters boxes
+    "SanitizeBoundingBoxes": lambda part: [],
     "ColorJitter": _jitter,
     "GaussianBlur": _blur,
     "RandomPhotometricDistort": _distort,

@@ -268,7 +268,8 @@ PADDED = [f"random_crop={side}:padding={around}:mode={mode},hflip" for side, aro
           for mode in ("edge", "reflect", "symmetric")] + ["random_crop=33:padding=15:fill=9/99/200,pad=1/2/3/4:fill=7,hflip",
                                                            "pad=9:mode=reflect,random_crop=20:padding=3,pad=3/2:mode=edge",
                                                            "random_resized_crop=20x33:filter=bicubic,center_crop=31x17,random_crop=9x40:padding=2",
-                                                           "resize=40x70:filter=random,center_crop=30x60"]
+                                                           "resize=40x70:filter=random,center_crop=30x60",
+                                                           "zoom_out=1-3:fill=9/99/200,hflip,resize=40x30"]
 CROPS = [f"fit_bucket={BUCKETS}:crop=random:filter={name},hflip" for name in FILTERS]
 CROPS += [f"random_resized_crop={side}:scale=0.01-1:ratio=1/4-4:filter={name},hflip" for side in (9, 31, 70) for name in FILTERS]
 MIXED = [f"augmix={severity}:filter={name}:fill=9/99/200,hflip" for severity in (1, 3, 10) for name in ("nearest", "bilinear")]
@@ -287,7 +288,7 @@ def replay(image, ops, is_pillow13):
     """A pipeline by Pillow, with the draws that --draws gives."""
     for op in ops:
         name = op["op"]
-        if name == "pad":
+        if name in ("pad", "zoom_out"):
             (left, top), (width, height), box = op["at"], op["size"], op["keep"]
             sides = "/".join(str(n) for n in (left, top, width - left - box["width"], height - top - box["height"]))
             image = pad(image, sides, op.get("mode", "constant"), "/".join(str(v) for v in op.get("fill", [0])))

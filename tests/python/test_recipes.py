@@ -194,6 +194,18 @@ class Text(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "Dino: gram_teacher_crops_size: write it as views"):
             recipes.of(dino)
 
+    def test_transforms_of_boxes(self):
+        class Part:
+            def __init__(self, **fields):
+                self.__dict__.update(fields)
+
+        zoom, clamp, sanitize, crop = (type(name, (Part,), {"__module__": "torchvision.transforms.v2"}) for name in (
+            "RandomZoomOut", "ClampBoundingBoxes", "SanitizeBoundingBoxes", "RandomIoUCrop"))
+        self.check(T.Compose([zoom(side_range=(1.0, 4.0), p=0.5, fill=[123, 117, 104]), T.Resize((20, 30)), clamp(), sanitize()]),
+                   "decode,zoom_out=1-4:p=0.5:fill=123/117/104,resize=20x30")
+        with self.assertRaisesRegex(ValueError, "RandomIoUCrop: its draws depend on the boxes"):
+            recipes.text(T.Compose([crop()]))
+
     def test_a_text_stays_as_it_is(self):
         self.check("decode,resize=8", "decode,resize=8")
 
