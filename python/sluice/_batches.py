@@ -108,6 +108,9 @@ class Batches:
             self._has_views = len(self.info["views"]) > 1
             if self._has_views:
                 self._check_views()
+            if self.info["buckets"] and self._tail is not None:
+                raise _sluice.InvalidError("python_tail: it is for images of one size, and the pipeline's fit_bucket makes "
+                                           "several; leave out one of them")
             described = self._loader.fields()
             self.fields = {name: kind for name, kind, _ in described}
             self._chosen = _fields.chosen(fields, described)

@@ -25,7 +25,8 @@ class Loader(Batches):
     """Yields (images, labels[, targets or fields][, ids][, paths][, geometry]) of a folder or of a server at HOST:PORT.
 
     With a pipeline of several views, images is a list of tensors, one for each view, in the order of its text; what
-    follows is said of each of them.
+    follows is said of each of them.  With fit_bucket height and width differ from batch to batch: loader.info["buckets"]
+    lists them.
 
     Without a device and normalize: images is uint8 [rows, 3, height, width], a view of the
     library's memory, which has the rows as [height, width, 3]; so its strides are those of
@@ -169,10 +170,12 @@ class Loader(Batches):
                 self._row_of_channel = torch.tensor(
                     [0, 256, 512], dtype=torch.int32, device=self._device).view(3, 1, 1)
             else:
-                self._finishers = [
-                    _sluice.Finisher(table, DTYPES[self._dtype], _sluice.NHWC if channels_last else _sluice.NCHW,
-                                     self._batch_size, height, width, self._num_threads, view)
-                    for view, (height, width) in enumerate(self.info["views"])]
+                def finisher(view, height, width):
+                    return _sluice.Finisher(table, DTYPES[self._dtype], _sluice.NHWC if channels_last else _sluice.NCHW,
+                                            self._batch_size, height, width, self._num_threads, view)
+
+                self._finishers = [finisher(view, *size) for view, size in enumerate(self.info["views"]) if 0 not in size]
+                self._of_bucket = {tuple(size): finisher(0, *size) for size in self.info["buckets"]}
 
     def __getitem__(self, index):
         raise TypeError("sluice.torch.Loader takes the place of a DataLoader: iterate over it")
@@ -197,7 +200,8 @@ class Loader(Batches):
         else:
             labels = torch.from_dlpack(batch.labels)
             if self._normalize:
-                views = [self._finish(finisher, batch) for finisher in self._finishers]
+                finishers = self._finishers or [self._of_bucket[batch.height, batch.width]]
+                views = [self._finish(finisher, batch) for finisher in finishers]
             else:
                 views = [torch.from_dlpack(rows).permute(0, 3, 1, 2) for rows in batch.views]
             if self._device is not None:
@@ -318,7 +322,7 @@ class Loader(Batches):
         if getattr(self, "_lent", None):
             self._take_back()
             self._lent.clear()  # what is held goes by the stream that it was yielded on
-        self._finishers = None
+        self._finishers = self._of_bucket = None
         super().close()
 
 

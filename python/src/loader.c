@@ -282,17 +282,34 @@ static bool part_of(PyObject *arg, enum sluice_part *part)
     return true;
 }
 
+/* Adds [height, width] to the list. */
+static bool add_size(PyObject *list, struct sluice_view view)
+{
+    PyObject *size = Py_BuildValue("[II]", (unsigned)view.height, (unsigned)view.width);
+    const bool is_added = size && PyList_Append(list, size) == 0;
+    Py_XDECREF(size);
+    return is_added;
+}
+
 /* [[height, width], ...] of a part's views. */
 static PyObject *sizes_of_views(const struct sluice_loader *loader, enum sluice_part part)
 {
     const unsigned num_views = sluice_loader_num_views(loader, part);
     PyObject *list = PyList_New(0);
     for (unsigned i = 0; list && i < num_views; i++) {
-        const struct sluice_view view = sluice_loader_view(loader, part, i);
-        PyObject *size = Py_BuildValue("[II]", (unsigned)view.height, (unsigned)view.width);
-        const bool is_added = size && PyList_Append(list, size) == 0;
-        Py_XDECREF(size);
-        if (!is_added)
+        if (!add_size(list, sluice_loader_view(loader, part, i)))
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
+/* The same of a part's buckets; empty without them. */
+static PyObject *sizes_of_buckets(const struct sluice_loader *loader, enum sluice_part part)
+{
+    const unsigned num_buckets = sluice_loader_num_buckets(loader, part);
+    PyObject *list = PyList_New(0);
+    for (unsigned i = 0; list && i < num_buckets; i++) {
+        if (!add_size(list, sluice_loader_bucket(loader, part, i)))
             Py_CLEAR(list);
     }
     return list;
@@ -315,22 +332,24 @@ static PyObject *loader_info(PyObject *self, PyObject *arg)
             ? PyBytes_FromStringAndSize((const char *)format->table, sizeof(format->table))
             : Py_NewRef(Py_None);
     PyObject *views = table ? sizes_of_views(l->loader, part) : NULL;
-    if (!views) {
+    PyObject *buckets = views ? sizes_of_buckets(l->loader, part) : NULL;
+    if (!buckets) {
+        Py_XDECREF(views);
         Py_XDECREF(table);
         return NULL;
     }
     static const char *const target_kinds[] = {
         [SLUICE_TARGETS_VECTOR] = "vector", [SLUICE_TARGETS_BYTES] = "bytes"};
-    return Py_BuildValue("{s:s,s:(KK),s:K,s:I,s:I,s:N,s:N,s:(KK),s:s,s:z,s:I,s:I,s:I}", "id",
-                         info->id, "num_samples", (unsigned long long)info->num_samples[0],
-                         (unsigned long long)info->num_samples[1], "num_classes",
-                         (unsigned long long)info->num_classes, "height", (unsigned)format->height,
-                         "width", (unsigned)format->width, "table", table, "views", views,
-                         "pipeline_fingerprint", (unsigned long long)info->pipeline_fingerprint[0],
-                         (unsigned long long)info->pipeline_fingerprint[1], "mode", info->mode,
-                         "target_kind", target_kinds[info->target_kind], "target_dim",
-                         (unsigned)info->target_dim, "rank", (unsigned)info->rank, "world_size",
-                         (unsigned)info->world_size);
+    return Py_BuildValue(
+        "{s:s,s:(KK),s:K,s:I,s:I,s:N,s:N,s:N,s:(KK),s:s,s:z,s:I,s:I,s:I}", "id", info->id,
+        "num_samples", (unsigned long long)info->num_samples[0],
+        (unsigned long long)info->num_samples[1], "num_classes",
+        (unsigned long long)info->num_classes, "height", (unsigned)format->height, "width",
+        (unsigned)format->width, "table", table, "views", views, "buckets", buckets,
+        "pipeline_fingerprint", (unsigned long long)info->pipeline_fingerprint[0],
+        (unsigned long long)info->pipeline_fingerprint[1], "mode", info->mode, "target_kind",
+        target_kinds[info->target_kind], "target_dim", (unsigned)info->target_dim, "rank",
+        (unsigned)info->rank, "world_size", (unsigned)info->world_size);
 }
 
 static bool set_count(PyObject *dict, const char *key, uint64_t count)
