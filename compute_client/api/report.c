@@ -154,6 +154,7 @@ sluice_status sluice_report_json(const struct sluice_epoch_report *report, char 
     json_object_set_new(o, "lr", json_real(report->totals.lr));
     json_object_set_new(o, "first_sample", json_integer((json_int_t)report->first_sample));
     json_object_set_new(o, "evaluate", json_boolean(report->is_evaluation));
+    json_object_set_new(o, "padded", json_integer((json_int_t)stats->padded));
     json_object_set_new(o, "reduced", json_integer((json_int_t)stats->reduced));
     json_object_set_new(o, "retries", json_integer((json_int_t)report->retries));
     json_object_set_new(o, "hash_errors", json_integer((json_int_t)report->hash_errors));
@@ -220,6 +221,7 @@ enum first_line {
     WHAT,
     MODE,
     SAMPLES,
+    PADDED,
     TIME,
     RATE,
     ERRORS,
@@ -235,18 +237,24 @@ static void first_line(const struct sluice_epoch_report *report, char *out)
 {
     static const unsigned importance[NUM_1] = {
         [WHAT] = 100, [MODE] = 15,    [SAMPLES] = 90, [TIME] = 95,    [RATE] = 92,  [ERRORS] = 96,
-        [BYTES] = 50, [DAMAGED] = 70, [LOST] = 60,    [REPLANS] = 10, [LIMIT] = 80,
+        [BYTES] = 50, [DAMAGED] = 70, [LOST] = 60,    [REPLANS] = 10, [LIMIT] = 80, [PADDED] = 45,
     };
     const struct sluice_epoch_stats *stats = report->stats;
     struct sluice_fit_part part[NUM_1] = {0};
     for (int i = 0; i < NUM_1; i++) {
         part[i].importance = importance[i];
-        part[i].before = i == MODE ? " " : i == SAMPLES ? ": " : i == TIME ? " in " : ", ";
+        part[i].before = i == MODE      ? " "
+                         : i == SAMPLES ? ": "
+                         : i == PADDED  ? " "
+                         : i == TIME    ? " in "
+                                        : ", ";
     }
     const char *name = report->is_evaluation ? "evaluation at epoch" : "epoch";
     sluice_fit_put(&part[WHAT], 0, "%s %llu", name, (unsigned long long)report->epoch);
     sluice_fit_put(&part[MODE], 0, "%s", sluice_mode_name(report->mode));
     sluice_fit_put(&part[SAMPLES], 0, "%llu samples", (unsigned long long)stats->samples);
+    if (stats->padded > 0)
+        sluice_fit_put(&part[PADDED], 0, "(%llu padded)", (unsigned long long)stats->padded);
     char text[SLUICE_SHOW_BYTES];
     sluice_fit_put(&part[TIME], 0, "%s", sluice_show_seconds(report->seconds, text));
     sluice_show_number(per((double)stats->samples, report->seconds), text);
@@ -355,6 +363,8 @@ void sluice_report_text(const struct sluice_epoch_report *report, char *text, si
     }
     if (report->plan && report->plan->replans)
         append(text, capacity, ", re-plans %llu", (unsigned long long)report->plan->replans);
+    if (stats->padded)
+        append(text, capacity, ", padded %llu", (unsigned long long)stats->padded);
     if (stats->errors)
         append(text, capacity, ", errors %llu", (unsigned long long)stats->errors);
     if (report->hash_errors)

@@ -43,9 +43,10 @@ class BucketsTest(SynthTest):
 
     def test_ranks_share_an_epoch(self):
         for world_size in (1, 2, 3):
-            rows = [self.local("-b", 4, "--rank", rank, "--world-size", world_size)[0]["samples"]
-                    for rank in range(world_size)]
+            ranks = [self.local("-b", 4, "--rank", rank, "--world-size", world_size)[0] for rank in range(world_size)]
+            rows = [report["samples"] for report in ranks]
             self.assertEqual(len(set(rows)), 1)
+            self.assertEqual(sum(report["padded"] for report in ranks), sum(rows) - NUM_TRAIN)
             padded = sum(rows) - NUM_TRAIN
             self.assertTrue(0 <= padded < len(BUCKETS.split("/")) * world_size, padded)
             dropped = self.local("-b", 4, "--world-size", world_size, "--rank", 0, "--tail", "drop")[0]["samples"]

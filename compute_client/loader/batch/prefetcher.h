@@ -139,6 +139,7 @@ struct sluice_prefetcher_error {
 
 struct sluice_epoch_stats {
     uint64_t samples; /* rows delivered, substitutes included */
+    uint64_t padded;  /* of these rows, those that repeat others so that all ranks have as many */
     uint64_t errors;  /* bad samples, in delivered batches */
     uint64_t reduced; /* samples that came with fewer ops done than requested */
     uint64_t payload_bytes;

@@ -344,6 +344,7 @@ static sluice_status next_held(struct sluice_prefetcher *prefetcher, uint64_t un
                 sluice_digest_chain(prefetcher->chain, slot->batch.hashes[i]);
         }
         prefetcher->stats.samples += slot->batch.n;
+        prefetcher->stats.padded += slot->batch.num_padded;
         if (prefetcher->options.live)
             sluice_live_add(&prefetcher->options.live->samples, slot->batch.n);
         *batch = hand_out(prefetcher, slot);

@@ -47,6 +47,23 @@ static struct sluice_epoch_stats sample_stats(void)
     return stats;
 }
 
+TEST(padded_rows_are_told_where_there_are_some)
+{
+    struct sluice_epoch_stats stats = sample_stats();
+    const struct sluice_epoch_report report = {
+        .mode = SLUICE_MODE_LOCAL, .seconds = 2, .stats = &stats, .manifest = manifest};
+    char text[1000], *json = NULL;
+    CU_ASSERT_PTR_NULL(strstr(sluice_report_summary(&report).line[0], "padded"));
+    stats.padded = 7;
+    sluice_report_text(&report, text, sizeof(text));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, ", padded 7"));
+    CU_ASSERT_PTR_NOT_NULL(
+        strstr(sluice_report_summary(&report).line[0], "400 samples (7 padded) in 2.00 s"));
+    REQUIRE_OK(sluice_report_json(&report, &json, NULL));
+    CU_ASSERT_PTR_NOT_NULL(strstr(json, "\"padded\":7"));
+    free(json);
+}
+
 TEST(waits_for_the_gpus_decoder_are_told_where_there_are_some)
 {
     struct sluice_epoch_stats stats = sample_stats();
