@@ -55,6 +55,7 @@ TEST(padded_rows_are_told_where_there_are_some)
     char text[1000], *json = NULL;
     CU_ASSERT_PTR_NULL(strstr(sluice_report_summary(&report).line[0], "padded"));
     stats.padded = 7;
+    stats.errors = 0;
     sluice_report_text(&report, text, sizeof(text));
     CU_ASSERT_PTR_NOT_NULL(strstr(text, ", padded 7"));
     CU_ASSERT_PTR_NOT_NULL(
