@@ -62,7 +62,8 @@ class Batches:
 
     def __init__(self, source, batch_size, *, seed=0, mode=None, pipeline=None, rank=None,
                  world_size=None, drop_last=False, shuffle=True, part="train", sampler=None,
-                 on_error="skip", workers=None, pinned_device=-1, targets=False, fields=False, geometry=False, recipe=None,
+                 on_error="skip", workers=None, pinned_device=-1, targets=False, fields=False, geometry=False,
+                 annotations="row", min_box=(1, 1), recipe=None,
                  _does_batch_ops=False, python_tail=None, python_tail_shape=None, python_tail_dtype=None,
                  python_tail_workers=None, **options):
         self._tail = self._tail_of(python_tail, python_tail_shape, python_tail_dtype, python_tail_workers, seed,
@@ -90,6 +91,12 @@ class Batches:
         self._targets, self._geometry = targets, geometry
         if geometry and not self._gives_geometry:
             raise _sluice.InvalidError("geometry: these batches have none; leave it out")
+        if annotations not in ("row", "file"):
+            raise _sluice.InvalidError(f"annotations={annotations!r}: 'row' or 'file'")
+        self._moves_boxes = geometry and annotations == "row"
+        self._min_box = tuple(map(float, min_box))
+        if len(self._min_box) != 2 or not all(least >= 0 for least in self._min_box):
+            raise _sluice.InvalidError(f"min_box={min_box!r}: the least side and the least area of a box")
 
         chosen = place(source)
         chosen.update(settings(
@@ -182,8 +189,17 @@ class Batches:
 
     def _fields_of(self, batch, from_buffer):
         """The batch's fields that were asked for, by name: from_buffer(bytearray, name of a dtype) makes an array."""
-        return {field.name: _fields.made_of(field, self._loader.values(batch, field.number), batch.num_rows, from_buffer)
-                for field in self._chosen}
+        views = [(bytes(batch.geometry(i)[0]), *view.shape[1:3]) for i, view in enumerate(batch.views)] if (
+            self._moves_boxes and any(field.kind in _fields.MOVED for field in self._chosen)) else None
+
+        def made_of(field):
+            values = self._loader.values(batch, field.number)
+            if views is None or field.kind not in _fields.MOVED:
+                return _fields.made_of(field, values, batch.num_rows, from_buffer)
+            made = tuple(_fields.moved_of(field, values, view, self._min_box, from_buffer) for view in views)
+            return made if self._has_views else made[0]
+
+        return {field.name: made_of(field) for field in self._chosen}
 
     def _geometry_of(self, batch, from_buffer):
         """The batch's geometry as a dict of arrays, or a list of one for each view: from_buffer(bytearray, name of a

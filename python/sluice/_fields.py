@@ -40,6 +40,22 @@ def made_of(field, values, num_rows, from_buffer):
     return [json.loads(value) for value in values] if field.kind == "json" else values
 
 
+MOVED = ("boxes", "keypoints")  # kinds of which moved_of() makes what the rows show
+
+
+def moved_of(field, values, view, min_box, from_buffer):
+    """What is yielded for boxes or keypoints as a view of the rows shows them.  view: (the matrices of its geometry as
+    bytes, height, width); min_box: the least side and area of a box."""
+    ends = bytes(values[-1])
+    if field.kind == "keypoints":
+        points = _sluice.move_keypoints(*view, bytes(values[0]), ends, field.dim, 3)
+        return made_of(field, (points, values[1]), None, from_buffer)
+    boxes, kept, ends = _sluice.move_boxes(*view, bytes(values[0]), ends, *min_box)
+    kept = from_buffer(kept, "int64")
+    return {"boxes": from_buffer(boxes, "float32").reshape((-1, 4)), "labels": from_buffer(values[1], "int64")[kept],
+            "offsets": from_buffer(ends, "int64"), "kept": kept}
+
+
 def row_of(value, row):
     """The value of one row; of boxes and keypoints its part of the arrays, without offsets."""
     if not isinstance(value, dict):
@@ -60,6 +76,8 @@ def taken(fields, rows):
     def of(value):
         if isinstance(value, list):
             return [value[row] for row in rows]
+        if isinstance(value, tuple):  # of several views
+            return tuple(of(one) for one in value)
         if not isinstance(value, dict):
             return value[rows]
         offsets = value["offsets"]
@@ -75,6 +93,8 @@ def mapped(value, function):
     """The same dicts, with function(array) in place of their arrays; lists stay."""
     if isinstance(value, dict):
         return {name: mapped(one, function) for name, one in value.items()}
+    if isinstance(value, tuple):
+        return tuple(mapped(one, function) for one in value)
     return value if value is None or isinstance(value, list) else function(value)
 
 
@@ -82,4 +102,6 @@ def arrays_in(value):
     """The arrays of a value that mapped() maps."""
     if isinstance(value, dict):
         return [array for one in value.values() for array in arrays_in(one)]
+    if isinstance(value, tuple):
+        return [array for one in value for array in arrays_in(one)]
     return [] if value is None or isinstance(value, list) else [value]

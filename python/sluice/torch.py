@@ -59,13 +59,17 @@ class Loader(Batches):
                     [total, 4] (x1 y1 x2 y2 in pixels of the file), "labels" int64 [total] and "offsets" int64
                     [rows + 1]: those of row i are offsets[i]:offsets[i + 1]; keypoints a dict of "keypoints", float32
                     [total, points, 3], and "offsets". Tensors are on the device. loader.fields has the kinds by name
+    annotations     with geometry, what boxes and keypoints of fields are: "row", as the rows show them, with several
+                    views a tuple of one for each; or "file", as without geometry.  "row" leaves boxes out, and adds
+                    "kept", int64 [total]: their places among those of the files
+    min_box         the least side and the least area of such a box, in pixels of the row
     sample_ids      yield int64 [rows], the samples' places in the dataset
     paths           yield a list of the samples' paths
     geometry        yield a dict, on the host, of where the rows' pixels come from: "matrix" float64 [rows, 3, 3], from
                     (x, y, 1) in pixels of the file to the row's; "size" int64 [rows, 2], height and width of the
                     file's image, upright if the pipeline turns it; "crop" int64 [rows, 4], top, left, height and
-                    width of what the first op that crops kept of its input, or with fit_bucket of that resized; "flip" bool [rows].  With several views
-                    a list of dicts
+                    width of what the first op that crops kept of its input, or with fit_bucket of that resized;
+                    "flip" bool [rows].  With several views a list of dicts
     drop_last       leave out a last batch that is not full
     shuffle         False: the dataset's own order
     part            "train" or "val"

@@ -1,4 +1,5 @@
 """geometry=True: where the pixels of each row come from, the same to the bit in every mode, and true of the pixels."""
+import json
 import pathlib
 import tempfile
 import unittest
@@ -15,6 +16,7 @@ import sluice
 import sluice.annotations
 import sluice.numpy
 import sluice.torch
+from sluice import _fields
 
 NUM = 24
 TURNED = "decode,exif_transpose,random_resized_crop=48:scale=0.3-1,hflip,affine=-20-20:scale=0.8-1.2:filter=bilinear"
@@ -176,6 +178,86 @@ class GeometryTest(unittest.TestCase):
                     else:
                         self.assertLess(len(across), 200)
         self.assertGreater(num_seen, NUM // 2)
+
+    def annotated(self):
+        """A folder whose images have boxes, and a keypoint for each."""
+        root = pathlib.Path(tempfile.mkdtemp(dir=self.folder)) / "annotated"
+        (root / "class").mkdir(parents=True)
+        rng = numpy.random.default_rng(3)
+        rows, given = [], {}
+        for i in range(NUM):
+            width, height = size_of(i)
+            path = f"class/{i:02}.png"
+            Image.new("RGB", (width, height)).save(root / path)
+            corner = rng.uniform(0, 0.7, (i % 5, 2))
+            boxes = numpy.float32(numpy.concatenate([corner, corner + 0.2], axis=1) * [width, height, width, height])
+            points = numpy.concatenate([boxes[:, None, :2], numpy.full((len(boxes), 1, 1), 2, numpy.float32)], axis=2)
+            given[path] = boxes, numpy.arange(len(boxes)) + 7 * i, points
+            rows.append(json.dumps({"file_name": path, "points": points.tolist(),
+                                    "objects": {"boxes": boxes.tolist(), "labels": given[path][1].tolist()}}))
+        (root / "metadata.jsonl").write_text("\n".join(rows))
+        support.run("offload_dataset", "index", root, "--target", "boxes=objects:boxes", "--target", "points:keypoints")
+        return root, given
+
+    def test_fields_come_as_the_rows_show_them(self):
+        root, given = self.annotated()
+        pipelines = ("decode,random_resized_crop=48x64:scale=0.2-0.8,hflip,to_tensor",
+                     "decode,views(2x[random_resized_crop=48:scale=0.2-0.8,hflip],[resize=32x40,rotate=30])")
+
+        def check(moved, geometry, size, ids, loader, min_box):
+            boxes, labels, points = (list(column) for column in zip(*(given[loader.path(i)] for i in ids)))
+            ragged = sluice.annotations.ragged(boxes)
+            want, kept, ends = sluice.annotations.move_boxes(geometry, size, *ragged, min_size=min_box[0], min_area=min_box[1])
+            found = {name: numpy.asarray(array) for name, array in moved["boxes"].items()}
+            self.assertEqual(found["boxes"].tolist(), want.tolist())
+            self.assertEqual(found["kept"].tolist(), kept.tolist())
+            self.assertEqual(found["offsets"].tolist(), ends.tolist())
+            self.assertEqual(found["labels"].tolist(), numpy.concatenate(labels)[kept].tolist())
+            want = sluice.annotations.move_keypoints(geometry, size, numpy.concatenate(points), ragged[1])
+            self.assertEqual(numpy.asarray(moved["points"]["keypoints"]).tolist(), want.tolist())
+            self.assertEqual(moved["points"]["offsets"].tolist(), ragged[1].tolist())
+            return len(kept)
+
+        with support.Server(root) as server:
+            for pipeline in pipelines:
+                for module, source, options in ((sluice.numpy, root, {}), (sluice.torch, root, {"min_box": (5, 60)}),
+                                                (sluice.numpy, server.address, {"mode": "remote_alloff"})):
+                    with self.subTest(pipeline, **options), module.Loader(
+                            source, 5, pipeline=pipeline, fields=True, geometry=True, sample_ids=True, **options) as loader:
+                        num_kept = 0
+                        for images, _, fields, ids, geometry in loader:
+                            num_views = len(images) if isinstance(images, list) else 1
+                            for view in range(num_views):
+                                one = fields if num_views == 1 else {name: value[view] for name, value in fields.items()}
+                                of = geometry if num_views == 1 else geometry[view]
+                                num_kept += check(one, of, loader.info["views"][view], ids.tolist(), loader,
+                                                  options.get("min_box", (1, 1)))
+                        self.assertGreater(num_kept, NUM // 2)
+                        self.assertLess(num_kept, 3 * sum(len(boxes) for boxes, _, _ in given.values()))
+
+    def test_rows_of_jax_that_repeat_others_have_their_boxes(self):
+        boxes = {"boxes": numpy.arange(12).reshape(3, 4), "labels": numpy.arange(3), "offsets": numpy.array([0, 2, 3])}
+        taken = _fields.taken({"boxes": (boxes, boxes), "plain": boxes}, [0, 1, 0])
+        for found in (*taken["boxes"], taken["plain"]):
+            self.assertEqual(found["labels"].tolist(), [0, 1, 2, 0, 1])
+            self.assertEqual(found["offsets"].tolist(), [0, 2, 3, 5])
+        doubled = _fields.mapped((boxes, boxes), lambda array: 2 * array)
+        self.assertEqual([one["labels"].tolist() for one in doubled], [[0, 2, 4]] * 2)
+        self.assertEqual(len(_fields.arrays_in((boxes, boxes))), 6)
+
+    def test_fields_may_stay_as_the_files_have_them(self):
+        root, given = self.annotated()
+        for options in ({}, {"geometry": True, "annotations": "file"}):
+            with sluice.numpy.Loader(root, NUM, pipeline=PLAIN, fields=["boxes"], sample_ids=True, **options) as loader:
+                _, _, fields, ids, *_ = next(iter(loader))
+                want = numpy.concatenate([given[loader.path(i)][0] for i in ids])
+                self.assertEqual(fields["boxes"]["boxes"].tolist(), want.tolist())
+                self.assertEqual(sorted(fields["boxes"]), ["boxes", "labels", "offsets"])
+        for wrong, words in (({"annotations": "rows"}, "annotations='rows': 'row' or 'file'"),
+                             ({"min_box": (1, -1)}, "the least side and the least area"),
+                             ({"min_box": (1,)}, "the least side and the least area")):
+            with self.assertRaisesRegex(sluice.InvalidError, words):
+                sluice.numpy.Loader(root, 5, pipeline=PLAIN, fields=True, geometry=True, **wrong)
 
     def test_keypoints(self):
         matrices = numpy.stack([numpy.eye(3), numpy.float64([[-1, 0, 10], [0, 2, 0], [0, 0, 1]])])
