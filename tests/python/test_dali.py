@@ -57,6 +57,10 @@ class DaliTest(support.SetTest):
             loader.set_epoch(5)
             self.assert_same(epoch_of(pipeline), self.expected(5))
 
+    def test_views_are_refused(self):
+        with self.assertRaisesRegex(sluice.InvalidError, "2 views of each sample"):
+            sluice.dali.Loader(self.root, BATCH, pipeline="decode,views(2x[center_crop=8])")
+
     def test_a_pipeline_reads_the_memory_of_the_loader(self):
         loader = sluice.dali.Loader(self.root, BATCH, pipeline=support.PIPELINE)
         given, read = [], []
