@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Images: facts from a file's header, decoded pixels, and boxes of pixels.
+/* Images: facts from a file's header (codecs/probe.c), decoded pixels, and boxes of pixels.
  *
  * The format is determined by the content, never by the file's name.
  *

@@ -13,7 +13,6 @@
 
 struct sluice_buf;
 struct sluice_buf_pool;
-struct sluice_image_info; /* image/image.h */
 
 #define SLUICE_IMAGE_MAX_SIDE 65535u
 
@@ -59,23 +58,6 @@ void sluice_image_widen_indices(uint8_t *rgb, size_t num_pixels, const uint8_t (
 
 /* Turns rows upside down, in place. */
 void sluice_image_flip_rows(uint8_t *rows, size_t row_bytes, uint32_t height);
-
-/* Parse the header of one format, for sluice_image_probe(), which has checked the first bytes. */
-SLUICE_MUST_USE sluice_status sluice_bmp_probe(const uint8_t *bytes, size_t len,
-                                               struct sluice_image_info *info,
-                                               struct sluice_err *err);
-SLUICE_MUST_USE sluice_status sluice_gif_probe(const uint8_t *bytes, size_t len,
-                                               struct sluice_image_info *info,
-                                               struct sluice_err *err);
-SLUICE_MUST_USE sluice_status sluice_pnm_probe(const uint8_t *bytes, size_t len,
-                                               struct sluice_image_info *info,
-                                               struct sluice_err *err);
-SLUICE_MUST_USE sluice_status sluice_tiff_probe(const uint8_t *bytes, size_t len,
-                                                struct sluice_image_info *info,
-                                                struct sluice_err *err);
-SLUICE_MUST_USE sluice_status sluice_webp_probe(const uint8_t *bytes, size_t len,
-                                                struct sluice_image_info *info,
-                                                struct sluice_err *err);
 
 static inline uint32_t sluice_le16(const uint8_t *p)
 {

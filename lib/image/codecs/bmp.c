@@ -167,8 +167,8 @@ static sluice_status read_header(const uint8_t *bytes, size_t len, struct bmp *b
     return SLUICE_OK;
 }
 
-sluice_status sluice_bmp_probe(const uint8_t *bytes, size_t len, struct sluice_image_info *info,
-                               struct sluice_err *err)
+static sluice_status probe(const uint8_t *bytes, size_t len, struct sluice_image_info *info,
+                           struct sluice_err *err)
 {
     struct bmp bmp;
     const sluice_status status = read_header(bytes, len, &bmp, err);
@@ -357,9 +357,9 @@ static sluice_status decode_to(const struct bmp *bmp, const uint8_t *bytes, size
     return SLUICE_OK;
 }
 
-sluice_status sluice_bmp_decode(const struct sluice_image_info *info, const uint8_t *bytes,
-                                size_t len, struct sluice_buf_pool *pool, struct sluice_rgb *rgb,
-                                struct sluice_err *err)
+static sluice_status decode(const struct sluice_image_info *info, const uint8_t *bytes, size_t len,
+                            struct sluice_buf_pool *pool, struct sluice_rgb *rgb,
+                            struct sluice_err *err)
 {
     struct bmp bmp;
     sluice_status status = read_header(bytes, len, &bmp, err);
@@ -376,3 +376,5 @@ sluice_status sluice_bmp_decode(const struct sluice_image_info *info, const uint
         sluice_buf_unref(pixels);
     return status;
 }
+
+const struct sluice_image_type sluice_image_bmp = {.probe = probe, .decode = decode};

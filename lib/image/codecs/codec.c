@@ -76,23 +76,14 @@ static sluice_status decode_all(struct sluice_codec *codec, const struct sluice_
                                 struct sluice_buf_pool *pool, struct sluice_rgb *rgb,
                                 struct sluice_err *err)
 {
-    switch (info->format) {
-    case SLUICE_IMAGE_JPEG:
+    static const struct sluice_image_type *const types[] = {
+        [SLUICE_IMAGE_PNG] = &sluice_image_png,   [SLUICE_IMAGE_WEBP] = &sluice_image_webp,
+        [SLUICE_IMAGE_BMP] = &sluice_image_bmp,   [SLUICE_IMAGE_GIF] = &sluice_image_gif,
+        [SLUICE_IMAGE_TIFF] = &sluice_image_tiff, [SLUICE_IMAGE_PNM] = &sluice_image_pnm,
+    };
+    if (info->format == SLUICE_IMAGE_JPEG)
         return sluice_jpeg_decode(codec, bytes, len, max_pixels, pool, rgb, err);
-    case SLUICE_IMAGE_PNG:
-        return sluice_png_decode(info, bytes, len, pool, rgb, err);
-    case SLUICE_IMAGE_WEBP:
-        return sluice_webp_decode(info, bytes, len, pool, rgb, err);
-    case SLUICE_IMAGE_BMP:
-        return sluice_bmp_decode(info, bytes, len, pool, rgb, err);
-    case SLUICE_IMAGE_TIFF:
-        return sluice_tiff_decode(info, bytes, len, pool, rgb, err);
-    case SLUICE_IMAGE_PNM:
-        return sluice_pnm_decode(info, bytes, len, pool, rgb, err);
-    case SLUICE_IMAGE_GIF:
-        return sluice_gif_decode(info, bytes, len, pool, rgb, err);
-    }
-    return sluice_fail(err, SLUICE_E_INTERNAL, "image of format %d", (int)info->format);
+    return types[info->format]->decode(info, bytes, len, pool, rgb, err);
 }
 
 sluice_status sluice_codec_decode(struct sluice_codec *codec, const uint8_t *bytes, size_t len,

@@ -137,8 +137,8 @@ static sluice_status read_header(const uint8_t *bytes, size_t len, struct gif *g
     return status;
 }
 
-sluice_status sluice_gif_probe(const uint8_t *bytes, size_t len, struct sluice_image_info *info,
-                               struct sluice_err *err)
+static sluice_status probe(const uint8_t *bytes, size_t len, struct sluice_image_info *info,
+                           struct sluice_err *err)
 {
     struct gif gif;
     const sluice_status status = read_header(bytes, len, &gif, err);
@@ -278,9 +278,9 @@ static sluice_status unpack_codes(const struct gif *gif, const uint8_t *bytes, s
                : sluice_fail(err, SLUICE_E_CORRUPT, "GIF cut in its pixels, at %zu bytes", len);
 }
 
-sluice_status sluice_gif_decode(const struct sluice_image_info *info, const uint8_t *bytes,
-                                size_t len, struct sluice_buf_pool *pool, struct sluice_rgb *rgb,
-                                struct sluice_err *err)
+static sluice_status decode(const struct sluice_image_info *info, const uint8_t *bytes, size_t len,
+                            struct sluice_buf_pool *pool, struct sluice_rgb *rgb,
+                            struct sluice_err *err)
 {
     struct gif gif;
     sluice_status status = read_header(bytes, len, &gif, err);
@@ -312,3 +312,5 @@ sluice_status sluice_gif_decode(const struct sluice_image_info *info, const uint
         sluice_buf_unref(pixels);
     return status;
 }
+
+const struct sluice_image_type sluice_image_gif = {.probe = probe, .decode = decode};

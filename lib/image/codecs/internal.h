@@ -4,8 +4,7 @@
 #include "image/codecs/codec.h"
 #include "image/image_internal.h"
 
-/* The functions of codec_*.c that codec.c calls, one file for each format; some are doors to
- * foreign libraries.
+/* Formats, for codec.c and probe.c.
  *
  * Threads: one at a time for each codec; nothing else is shared. */
 
@@ -32,35 +31,19 @@ bool sluice_jpeg_decode_region(const struct sluice_image_info *info, const uint8
                                size_t len, const struct sluice_box *box,
                                struct sluice_buf_pool *pool, struct sluice_rgb *rgb);
 
-/* The functions below decode the image that the header describes; its sizes are checked. */
-SLUICE_MUST_USE sluice_status sluice_bmp_decode(const struct sluice_image_info *info,
-                                                const uint8_t *bytes, size_t len,
-                                                struct sluice_buf_pool *pool,
-                                                struct sluice_rgb *rgb, struct sluice_err *err);
+/* A format, in a file of its own; some are doors to foreign libraries. */
+struct sluice_image_type {
+    /* Parses the header for sluice_image_probe(), which has checked the first bytes. */
+    sluice_status (*probe)(const uint8_t *bytes, size_t len, struct sluice_image_info *info,
+                           struct sluice_err *err);
+    /* Decodes the image that the header describes; its sizes are checked.  NULL: of a JPEG, see
+     * sluice_jpeg_decode(). */
+    sluice_status (*decode)(const struct sluice_image_info *info, const uint8_t *bytes, size_t len,
+                            struct sluice_buf_pool *pool, struct sluice_rgb *rgb,
+                            struct sluice_err *err);
+};
 
-SLUICE_MUST_USE sluice_status sluice_gif_decode(const struct sluice_image_info *info,
-                                                const uint8_t *bytes, size_t len,
-                                                struct sluice_buf_pool *pool,
-                                                struct sluice_rgb *rgb, struct sluice_err *err);
-
-SLUICE_MUST_USE sluice_status sluice_pnm_decode(const struct sluice_image_info *info,
-                                                const uint8_t *bytes, size_t len,
-                                                struct sluice_buf_pool *pool,
-                                                struct sluice_rgb *rgb, struct sluice_err *err);
-
-SLUICE_MUST_USE sluice_status sluice_tiff_decode(const struct sluice_image_info *info,
-                                                 const uint8_t *bytes, size_t len,
-                                                 struct sluice_buf_pool *pool,
-                                                 struct sluice_rgb *rgb, struct sluice_err *err);
-
-SLUICE_MUST_USE sluice_status sluice_webp_decode(const struct sluice_image_info *info,
-                                                 const uint8_t *bytes, size_t len,
-                                                 struct sluice_buf_pool *pool,
-                                                 struct sluice_rgb *rgb, struct sluice_err *err);
-
-SLUICE_MUST_USE sluice_status sluice_png_decode(const struct sluice_image_info *info,
-                                                const uint8_t *bytes, size_t len,
-                                                struct sluice_buf_pool *pool,
-                                                struct sluice_rgb *rgb, struct sluice_err *err);
+extern const struct sluice_image_type sluice_image_bmp, sluice_image_gif, sluice_image_jpeg,
+    sluice_image_png, sluice_image_pnm, sluice_image_tiff, sluice_image_webp;
 
 #endif

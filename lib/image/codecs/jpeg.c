@@ -288,3 +288,64 @@ bool sluice_jpeg_decode_region(const struct sluice_image_info *info, const uint8
     jpeg_destroy_decompress(&job.cinfo);
     return is_done;
 }
+
+/* Luma's sampling factor over chroma's where that is a whole number. */
+static uint8_t sampling_ratio(unsigned luma, unsigned chroma)
+{
+    return chroma > 0 && luma % chroma == 0 ? (uint8_t)(luma / chroma) : 1;
+}
+
+static sluice_status read_sof(const uint8_t *segment, size_t len, unsigned marker,
+                              struct sluice_image_info *info, struct sluice_err *err)
+{
+    /* SOF0..2: Huffman; SOF9 and 10: arithmetic.  The rest is lossless or hierarchical. */
+    if (marker != 0xC0 && marker != 0xC1 && marker != 0xC2 && marker != 0xC9 && marker != 0xCA)
+        return sluice_fail(err, SLUICE_E_UNSUPPORTED, "JPEG of an unsupported process (SOF%u)",
+                           marker - 0xC0);
+    const sluice_status status = sluice_jpeg_check_frame(segment, len, err);
+    if (status != SLUICE_OK)
+        return status;
+    const unsigned num_components = segment[5];
+    *info = (struct sluice_image_info){
+        .format = SLUICE_IMAGE_JPEG,
+        .width = sluice_be16(segment + 3),
+        .height = sluice_be16(segment + 1),
+        .num_components = (uint8_t)num_components,
+        .h_samp = 1,
+        .v_samp = 1,
+        .is_progressive = marker == 0xC2 || marker == 0xCA,
+    };
+    if (num_components > 1) {
+        info->h_samp = sampling_ratio(segment[7] >> 4, segment[10] >> 4);
+        info->v_samp = sampling_ratio(segment[7] & 15, segment[10] & 15);
+    }
+    return SLUICE_OK;
+}
+
+static bool is_frame_header(unsigned marker)
+{
+    return marker >= 0xC0 && marker <= 0xCF && marker != 0xC4 && marker != 0xC8 && marker != 0xCC;
+}
+
+/* Looks for the frame header. */
+static sluice_status probe(const uint8_t *bytes, size_t len, struct sluice_image_info *info,
+                           struct sluice_err *err)
+{
+    size_t pos = 2;
+    struct sluice_jpeg_segment segment;
+    while (sluice_jpeg_next_segment(bytes, len, &pos, &segment)) {
+        if (segment.marker < 0xC0)
+            return sluice_fail(err, SLUICE_E_CORRUPT, "JPEG with the unknown marker 0x%02x",
+                               segment.marker);
+        if (segment.body && segment.marker == 0xDA)
+            return sluice_fail(err, SLUICE_E_CORRUPT, "JPEG scan before any frame header");
+        if (!segment.body || !segment.is_whole)
+            break;
+        if (is_frame_header(segment.marker))
+            return read_sof(segment.body, segment.len, segment.marker, info, err);
+    }
+    return sluice_fail(err, SLUICE_E_CORRUPT, "JPEG cut before its frame header, at %zu bytes",
+                       len);
+}
+
+const struct sluice_image_type sluice_image_jpeg = {.probe = probe};

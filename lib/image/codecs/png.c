@@ -206,9 +206,53 @@ static sluice_status png_decode_job_run(struct png_decode_job *job, uint32_t wid
     return SLUICE_OK;
 }
 
-sluice_status sluice_png_decode(const struct sluice_image_info *info, const uint8_t *bytes,
-                                size_t len, struct sluice_buf_pool *pool, struct sluice_rgb *rgb,
-                                struct sluice_err *err)
+static sluice_status probe(const uint8_t *bytes, size_t len, struct sluice_image_info *info,
+                           struct sluice_err *err)
+{
+    /* Signature, then IHDR: length, type, 13 bytes, CRC (which the decoder checks). */
+    if (len < 8 + 8 + 13 + 4)
+        return sluice_fail(err, SLUICE_E_CORRUPT, "PNG cut in its header, at %zu bytes", len);
+    if (sluice_be32(bytes + 8) != 13 || memcmp(bytes + 12, "IHDR", 4) != 0)
+        return sluice_fail(err, SLUICE_E_CORRUPT, "PNG that does not begin with IHDR");
+    const uint8_t *ihdr = bytes + 16;
+    const uint32_t width = sluice_be32(ihdr), height = sluice_be32(ihdr + 4);
+    const unsigned depth = ihdr[8], type = ihdr[9], interlace = ihdr[12];
+    if (width == 0 || height == 0 || width > INT32_MAX || height > INT32_MAX)
+        return sluice_fail(err, SLUICE_E_CORRUPT, "PNG of %u x %u pixels", width, height);
+
+    /* Bit n: depth n is allowed with this colour type. */
+    static const struct {
+        uint32_t depths;
+        uint8_t num_components;
+    } types[7] = {
+        [0] = {1u << 1 | 1u << 2 | 1u << 4 | 1u << 8 | 1u << 16, 1},
+        [2] = {1u << 8 | 1u << 16, 3},
+        [3] = {1u << 1 | 1u << 2 | 1u << 4 | 1u << 8, 1},
+        [4] = {1u << 8 | 1u << 16, 2},
+        [6] = {1u << 8 | 1u << 16, 4},
+    };
+    if (type >= SLUICE_ARRAY_LEN(types) || depth > 16 || !(types[type].depths >> depth & 1))
+        return sluice_fail(err, SLUICE_E_CORRUPT, "PNG of colour type %u with %u bits", type,
+                           depth);
+    if (ihdr[10] != 0 || ihdr[11] != 0 || interlace > 1)
+        return sluice_fail(err, SLUICE_E_CORRUPT,
+                           "PNG with compression %u, filter %u, interlace %u", ihdr[10], ihdr[11],
+                           interlace);
+    *info = (struct sluice_image_info){
+        .format = SLUICE_IMAGE_PNG,
+        .width = width,
+        .height = height,
+        .num_components = types[type].num_components,
+        .h_samp = 1,
+        .v_samp = 1,
+        .is_progressive = interlace == 1,
+    };
+    return SLUICE_OK;
+}
+
+static sluice_status decode(const struct sluice_image_info *info, const uint8_t *bytes, size_t len,
+                            struct sluice_buf_pool *pool, struct sluice_rgb *rgb,
+                            struct sluice_err *err)
 {
     sluice_status status = check_header_chunks(bytes, len, err);
     if (status != SLUICE_OK)
@@ -297,3 +341,5 @@ sluice_status sluice_png_encode(const uint8_t *rgb, uint32_t width, uint32_t hei
         sluice_buf_unref(job.writer.file);
     return status;
 }
+
+const struct sluice_image_type sluice_image_png = {.probe = probe, .decode = decode};

@@ -66,8 +66,8 @@ static sluice_status read_header(const uint8_t *bytes, size_t len, struct pnm *p
     return SLUICE_OK;
 }
 
-sluice_status sluice_pnm_probe(const uint8_t *bytes, size_t len, struct sluice_image_info *info,
-                               struct sluice_err *err)
+static sluice_status probe(const uint8_t *bytes, size_t len, struct sluice_image_info *info,
+                           struct sluice_err *err)
 {
     struct pnm pnm;
     const sluice_status status = read_header(bytes, len, &pnm, err);
@@ -95,9 +95,9 @@ static uint8_t scale(const struct pnm *pnm, unsigned value)
     return (uint8_t)(scaled < 255 ? scaled : 255);
 }
 
-sluice_status sluice_pnm_decode(const struct sluice_image_info *info, const uint8_t *bytes,
-                                size_t len, struct sluice_buf_pool *pool, struct sluice_rgb *rgb,
-                                struct sluice_err *err)
+static sluice_status decode(const struct sluice_image_info *info, const uint8_t *bytes, size_t len,
+                            struct sluice_buf_pool *pool, struct sluice_rgb *rgb,
+                            struct sluice_err *err)
 {
     struct pnm pnm;
     sluice_status status = read_header(bytes, len, &pnm, err);
@@ -121,3 +121,5 @@ sluice_status sluice_pnm_decode(const struct sluice_image_info *info, const uint
     *rgb = (struct sluice_rgb){info->width, info->height, pixels};
     return SLUICE_OK;
 }
+
+const struct sluice_image_type sluice_image_pnm = {.probe = probe, .decode = decode};

@@ -19,8 +19,8 @@ static sluice_status find_directory(const uint8_t *bytes, size_t len,
 
 /* The size alone, and for this the library is not needed: that of the picture as it is to be seen,
  * for Pillow turns TIFFs by their orientation whether asked to or not. */
-sluice_status sluice_tiff_probe(const uint8_t *bytes, size_t len, struct sluice_image_info *info,
-                                struct sluice_err *err)
+static sluice_status probe(const uint8_t *bytes, size_t len, struct sluice_image_info *info,
+                           struct sluice_err *err)
 {
     struct sluice_tiff_directory directory;
     const sluice_status status = find_directory(bytes, len, &directory, err);
@@ -393,9 +393,9 @@ static sluice_status open_file(struct tiff_job *job, struct sluice_err *err)
     return job->tiff ? SLUICE_OK : fail_job(job, err);
 }
 
-sluice_status sluice_tiff_decode(const struct sluice_image_info *info, const uint8_t *bytes,
-                                 size_t len, struct sluice_buf_pool *pool, struct sluice_rgb *rgb,
-                                 struct sluice_err *err)
+static sluice_status decode(const struct sluice_image_info *info, const uint8_t *bytes, size_t len,
+                            struct sluice_buf_pool *pool, struct sluice_rgb *rgb,
+                            struct sluice_err *err)
 {
     struct sluice_tiff_directory directory;
     sluice_status status = find_directory(bytes, len, &directory, err);
@@ -438,12 +438,14 @@ sluice_status sluice_tiff_decode(const struct sluice_image_info *info, const uin
 
 #else
 
-sluice_status sluice_tiff_decode(const struct sluice_image_info *info, const uint8_t *bytes,
-                                 size_t len, struct sluice_buf_pool *pool, struct sluice_rgb *rgb,
-                                 struct sluice_err *err)
+static sluice_status decode(const struct sluice_image_info *info, const uint8_t *bytes, size_t len,
+                            struct sluice_buf_pool *pool, struct sluice_rgb *rgb,
+                            struct sluice_err *err)
 {
     (void)info, (void)bytes, (void)len, (void)pool, (void)rgb;
     return sluice_fail(err, SLUICE_E_UNSUPPORTED, "a TIFF file, and this build is without libtiff");
 }
 
 #endif
+
+const struct sluice_image_type sluice_image_tiff = {.probe = probe, .decode = decode};

@@ -11,8 +11,8 @@ static uint32_t le24(const uint8_t *p)
 }
 
 /* The size alone, and for this the library is not needed. */
-sluice_status sluice_webp_probe(const uint8_t *bytes, size_t len, struct sluice_image_info *info,
-                                struct sluice_err *err)
+static sluice_status probe(const uint8_t *bytes, size_t len, struct sluice_image_info *info,
+                           struct sluice_err *err)
 {
     if (len < 30)
         return sluice_fail(err, SLUICE_E_CORRUPT, "WebP cut in its header, at %zu bytes", len);
@@ -92,9 +92,9 @@ static sluice_status decode_frame(const struct sluice_image_info *info, const We
     }
 }
 
-sluice_status sluice_webp_decode(const struct sluice_image_info *info, const uint8_t *bytes,
-                                 size_t len, struct sluice_buf_pool *pool, struct sluice_rgb *rgb,
-                                 struct sluice_err *err)
+static sluice_status decode(const struct sluice_image_info *info, const uint8_t *bytes, size_t len,
+                            struct sluice_buf_pool *pool, struct sluice_rgb *rgb,
+                            struct sluice_err *err)
 {
     const WebPData data = {bytes, len};
     WebPDemuxer *demuxer = WebPDemux(&data);
@@ -117,12 +117,14 @@ sluice_status sluice_webp_decode(const struct sluice_image_info *info, const uin
 
 #else
 
-sluice_status sluice_webp_decode(const struct sluice_image_info *info, const uint8_t *bytes,
-                                 size_t len, struct sluice_buf_pool *pool, struct sluice_rgb *rgb,
-                                 struct sluice_err *err)
+static sluice_status decode(const struct sluice_image_info *info, const uint8_t *bytes, size_t len,
+                            struct sluice_buf_pool *pool, struct sluice_rgb *rgb,
+                            struct sluice_err *err)
 {
     (void)info, (void)bytes, (void)len, (void)pool, (void)rgb;
     return sluice_fail(err, SLUICE_E_UNSUPPORTED, "a WebP file, and this build is without libwebp");
 }
 
 #endif
+
+const struct sluice_image_type sluice_image_webp = {.probe = probe, .decode = decode};
