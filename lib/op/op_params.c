@@ -32,9 +32,12 @@ static sluice_status parse_range(struct sluice_spec_text *text, const struct slu
     for (int i = 0; i < 2; i++) {
         if (i == 1 && !sluice_spec_accept(text, "-"))
             return sluice_spec_fail(text, err, "'-' is wanted between two bounds");
+        const bool is_negative = param->min < 0 && sluice_spec_accept(text, "-");
         sluice_status status = sluice_spec_number(text, &bounds[i], err);
         if (status)
             return status;
+        if (is_negative)
+            bounds[i] = -bounds[i];
         if (param->kind == SLUICE_PARAM_RATIOS && sluice_spec_accept(text, "/")) {
             double under;
             status = sluice_spec_number(text, &under, err);

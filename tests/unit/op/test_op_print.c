@@ -10,6 +10,10 @@ TEST(a_pipeline_has_one_text)
         const char *text, *canonical;
     } cases[] = {
         {"decode,pad=4", "decode,pad=4"},
+        {"decode,photometric_distort:hue=-0.1--0.02",
+         "decode,photometric_distort=0.5:brightness=0.875-1.125:contrast=0.5-1.5:saturation=0.5-1."
+         "5:"
+         "hue=-0.1--0.02"},
         {"decode,pad=4/4/4/4:fill=0/0/0:mode=constant", "decode,pad=4"},
         {"decode,pad=4/5/4/5:fill=3/3/3", "decode,pad=4/5:fill=3"},
         {"decode,pad=1/2/3/4:mode=edge", "decode,pad=1/2/3/4:mode=edge"},

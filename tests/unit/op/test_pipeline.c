@@ -271,7 +271,12 @@ TEST(the_list_has_every_op_with_an_example_that_parses)
         snprintf(spec, sizeof(spec), "%s%s%s%s", num_ops > 0 ? "decode," : "",
                  strncmp(line, "normalize", 9) == 0 ? "to_tensor," : "", line,
                  strncmp(line, "zoom_out", 8) == 0 ? ",center_crop=9" : "");
-        CHECK_OK(sluice_pipeline_check(spec, NULL));
+        struct sluice_pipeline *pipeline = NULL, *again = NULL;
+        REQUIRE_OK(sluice_pipeline_parse(spec, &pipeline, NULL));
+        REQUIRE_OK(sluice_pipeline_parse(sluice_pipeline_spec(pipeline), &again, NULL));
+        CU_ASSERT_EQUAL(sluice_pipeline_fingerprint(again), sluice_pipeline_fingerprint(pipeline));
+        sluice_pipeline_destroy(pipeline);
+        sluice_pipeline_destroy(again);
         num_ops++;
     }
     CU_ASSERT_EQUAL(num_ops, 52);
