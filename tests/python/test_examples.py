@@ -4,6 +4,7 @@ its own library; resnet18_ddp.py is in test_ddp.py."""
 import difflib
 import glob
 import importlib.util
+import json
 import os
 import pathlib
 import re
@@ -73,6 +74,26 @@ class ExampleTest(support.SetTest):
         with sluice.torch.Loader(self.root, 8, recipe=recipe) as loader:
             self.assertEqual(loader.info["views"], [[224, 224]] * 2 + [[96, 96]] * 8)
             return loader.info["pipeline_fingerprint"][0]
+
+    def test_a_detector_trains_on_boxes(self):
+        from PIL import Image
+        with tempfile.TemporaryDirectory() as folder:
+            rows = []
+            for i in range(8):
+                color = ((200, 30, 30), (30, 30, 200))[i % 2]
+                image = Image.new("RGB", (200, 160), (120, 130, 120))
+                box = [20 + 5 * i, 30, 90 + 5 * i, 120]
+                image.paste(color, box)
+                pathlib.Path(folder, "train", "all").mkdir(parents=True, exist_ok=True)
+                image.save(pathlib.Path(folder, f"train/all/{i:02}.jpg"))
+                boxes, labels = ([box], [i % 2]) if i != 3 else ([], [])
+                rows.append(json.dumps({"file_name": f"train/all/{i:02}.jpg", "objects": {"boxes": boxes, "labels": labels}}))
+            pathlib.Path(folder, "metadata.jsonl").write_text("\n".join(rows))
+            support.run("offload_dataset", "index", folder, "--target", "boxes=objects:boxes")
+            with support.Server(folder) as server:
+                output = self.run_example("detection.py", server.address, "--classes", "2", "--epochs", "2",
+                                          needs=("torch", "torchvision", "PIL"))
+        self.assert_trained(output, 2)
 
     def test_lightning_and_its_checkpoint(self):
         with tempfile.TemporaryDirectory() as folder:
