@@ -93,15 +93,29 @@ static sluice_status check_geometry(const struct sluice_pipeline *pipeline, cons
                                              sluice_pipeline_spec(pipeline), cause.text);
 }
 
+static sluice_status add_buckets(const char *buckets, struct sluice_pipeline **pipeline,
+                                 struct sluice_err *err)
+{
+    struct sluice_err cause = {0};
+    const sluice_status status = sluice_recipe_add_buckets(buckets, pipeline, &cause);
+    return status == SLUICE_OK ? status
+                               : sluice_fail(err, status, "--buckets %s: %s", buckets, cause.text);
+}
+
 sluice_status loader_make_pipelines(struct sluice_loader *loader, struct sluice_err *err)
 {
     const struct sluice_options *options = &loader->options;
     char text[256];
-    snprintf(text, sizeof(text),
-             "decode,random_resized_crop=%u,hflip=0.5,to_tensor,normalize=imagenet",
-             (unsigned)options->image_size);
+    if (options->buckets)
+        snprintf(text, sizeof(text), "decode,hflip=0.5,to_tensor,normalize=imagenet");
+    else
+        snprintf(text, sizeof(text),
+                 "decode,random_resized_crop=%u,hflip=0.5,to_tensor,normalize=imagenet",
+                 (unsigned)options->image_size);
     sluice_status status = sluice_recipe_parse(options->pipeline ? options->pipeline : text, false,
                                                &loader->train.pipeline, err);
+    if (status == SLUICE_OK && options->buckets)
+        status = add_buckets(options->buckets, &loader->train.pipeline, err);
     if (status != SLUICE_OK)
         return status;
     status = check_size(loader->train.pipeline, "pipeline", err);

@@ -63,6 +63,7 @@ struct sluice_options {
     double gpu_rate, pcie_bw;          /* for the plan; 0: as measured, and never the bottleneck */
     double consume_rate, retry_for_s, sample_timeout_s;
 
+    const char *buckets; /* fit_bucket's sizes, with commas; NULL: as the pipeline says */
     const char *pipeline, *val_pipeline; /* NULL: from image_size */
     uint64_t profile_samples;            /* 0: all */
     const char *profile_folder, *write_profile_folder;

@@ -424,6 +424,13 @@ static const struct sluice_option table[] = {
          "@FILE, a recipe in JSON, which may have those of the val subset, and mixup, CutMix and "
          "erasing, too.",
      .default_text = "these steps at --image-size"},
+    {.name = "buckets",
+     .group = DATA,
+     SLUICE_VALUE_STRING(given.options.buckets, "HxW,HxW,..."),
+     .check = sluice_recipe_check_buckets,
+     .help = "Aspect buckets: height x width of the sizes that training images are fitted to, such "
+             "as 1024x1024,896x1152,1152x896; each batch is of one size. Puts op fit_bucket after "
+             "decode; :crop=random and :filter= may follow. --pipeline has the other ops then."},
     {.name = "val-pipeline",
      .group = DATA,
      SLUICE_VALUE_STRING(given.options.val_pipeline, "TEXT"),

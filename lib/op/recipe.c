@@ -239,3 +239,60 @@ sluice_status sluice_recipe_check_val(const char *text, struct sluice_err *err)
 {
     return check(text, true, err);
 }
+
+/* The text of fit_bucket, which the caller frees. */
+static char *bucket_op(const char *buckets)
+{
+    char *text = NULL;
+    if (asprintf(&text, "fit_bucket=%s", buckets) < 0)
+        return NULL;
+    for (char *at = text; (at = strchr(at, ',')) != NULL;)
+        *at = '/';
+    return text;
+}
+
+sluice_status sluice_recipe_check_buckets(const char *buckets, struct sluice_err *err)
+{
+    struct sluice_pipeline *pipeline = NULL;
+    sluice_status status = sluice_pipeline_parse("decode", &pipeline, err);
+    if (status == SLUICE_OK)
+        status = sluice_recipe_add_buckets(buckets, &pipeline, err);
+    sluice_pipeline_destroy(pipeline);
+    return status;
+}
+
+sluice_status sluice_recipe_add_buckets(const char *buckets, struct sluice_pipeline **pipeline,
+                                        struct sluice_err *err)
+{
+    const char *spec = sluice_pipeline_spec(*pipeline), *fit = strstr(spec, ",fit_bucket=");
+    const char *after = spec + strcspn(spec, ",");
+    struct sluice_pipeline *made = NULL;
+    char *text = NULL, *op = bucket_op(buckets);
+    if (fit) {
+        free(op);
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "the pipeline has fit_bucket already: give its buckets there or here");
+    }
+    if (sluice_pipeline_is_upright(*pipeline))
+        after += 1 + strcspn(after + 1, ",");
+    if (!op || asprintf(&text, "%.*s,%s%s", (int)(after - spec), spec, op, after) < 0) {
+        free(op);
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a pipeline");
+    }
+    free(op);
+    sluice_status status = sluice_pipeline_parse(text, &made, err);
+    free(text);
+    if (status == SLUICE_OK && sluice_pipeline_num_buckets(made) == 0)
+        status =
+            sluice_fail(err, SLUICE_E_INVALID,
+                        "\"%s\" gives all images one size: two buckets are the least, and no op "
+                        "after them may end in one size",
+                        sluice_pipeline_spec(made));
+    if (status != SLUICE_OK) {
+        sluice_pipeline_destroy(made);
+        return status;
+    }
+    sluice_pipeline_destroy(*pipeline);
+    *pipeline = made;
+    return SLUICE_OK;
+}

@@ -29,6 +29,16 @@ SLUICE_MUST_USE sluice_status sluice_recipe_batch_ops(const char *text,
                                                       struct sluice_batch_ops *ops,
                                                       struct sluice_err *err);
 
+/* Replaces *pipeline, which it destroys, with one that has fit_bucket right after decode and
+ * exif_transpose.  `buckets` is fit_bucket's value with commas between the sizes, such as
+ * "1024x1024,896x1152:crop=random".  SLUICE_E_INVALID: the pipeline has fit_bucket already, or then
+ * gives all images one size. */
+SLUICE_MUST_USE sluice_status sluice_recipe_add_buckets(const char *buckets,
+                                                        struct sluice_pipeline **pipeline,
+                                                        struct sluice_err *err);
+SLUICE_MUST_USE sluice_status sluice_recipe_check_buckets(const char *buckets,
+                                                          struct sluice_err *err);
+
 /* Checks an option's value: whether it can be parsed. */
 SLUICE_MUST_USE sluice_status sluice_recipe_check(const char *text, struct sluice_err *err);
 SLUICE_MUST_USE sluice_status sluice_recipe_check_val(const char *text, struct sluice_err *err);

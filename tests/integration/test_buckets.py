@@ -41,6 +41,15 @@ class BucketsTest(SynthTest):
                 self.assertEqual([report["samples"] for report in got], [NUM_TRAIN] * 2)
                 self.assertEqual([report["errors"] for report in got], [0, 0])
 
+    def test_the_flag_is_the_op(self):
+        (plain, _), sizes = self.local("-b", 8), BUCKETS.replace("/", ",")
+        (flag, _) = self.local("-b", 8, "--buckets", f"{sizes}:crop=random",
+                               pipeline="decode,hflip,color_jitter=0.4,to_tensor,normalize=imagenet")
+        self.assertEqual(flag["digest"], plain["digest"])
+        self.assertIn("has fit_bucket already", self.local("--buckets", sizes, code=1))
+        self.assertIn("gives all images one size", self.local("--buckets", sizes, code=1,
+                                                              pipeline="decode,random_resized_crop=64"))
+
     def test_ranks_share_an_epoch(self):
         for world_size in (1, 2, 3):
             ranks = [self.local("-b", 4, "--rank", rank, "--world-size", world_size)[0] for rank in range(world_size)]

@@ -45,6 +45,15 @@ class BucketsTest(support.SetTest):
             self.assertEqual(set(times.values()), {1})
             self.assertEqual(len(times), support.NUM_TRAIN)
 
+    def test_the_argument_is_the_op(self):
+        sizes = ",".join(f"{height}x{width}" for height, width in BUCKETS) + ":crop=random"
+        with self.load() as loader, self.load(pipeline="decode,hflip,to_tensor,normalize=imagenet",
+                                              buckets=sizes) as other:
+            self.assertEqual(other.info["buckets"], BUCKETS)
+            for (images, _, ids), (others, _, other_ids) in zip(loader, other, strict=True):
+                numpy.testing.assert_array_equal(images, others)
+                numpy.testing.assert_array_equal(ids, other_ids)
+
     def rows(self, loader):
         """(id, bytes) of each batch's rows that repeat none, and the state after the batch."""
         return [([(int(i), image.tobytes()) for i, image in zip(ids, images)][:len(ids) - loader.num_padded],

@@ -147,3 +147,44 @@ int main(void)
     unlink(path);
     return rc;
 }
+
+TEST(buckets_go_right_after_decode)
+{
+    static const char *const cases[][3] = {
+        {"decode,hflip", "20x30,30x20", "decode,fit_bucket=20x30/30x20,hflip=0.5"},
+        {"decode", "20x30,30x20:crop=random", "decode,fit_bucket=20x30/30x20:crop=random"},
+        {"decode=pillow13,exif_transpose,to_tensor", "20x30/30x20",
+         "decode=pillow13,exif_transpose,fit_bucket=20x30/30x20,to_tensor"},
+        {"decode,exif_transpose", "8x9,9x8", "decode,exif_transpose,fit_bucket=8x9/9x8"},
+    };
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
+        struct sluice_pipeline *pipeline = NULL;
+        REQUIRE_OK(sluice_pipeline_parse(cases[i][0], &pipeline, NULL));
+        REQUIRE_OK(sluice_recipe_add_buckets(cases[i][1], &pipeline, NULL));
+        CU_ASSERT_STRING_EQUAL(sluice_pipeline_spec(pipeline), cases[i][2]);
+        sluice_pipeline_destroy(pipeline);
+    }
+}
+
+TEST(buckets_that_do_not_fit_the_pipeline_are_refused)
+{
+    static const char *const cases[][3] = {
+        {"decode,fit_bucket=8x8/9x8", "20x30,30x20", "has fit_bucket already"},
+        {"decode,center_crop=8", "20x30,30x20", "gives all images one size"},
+        {"decode", "20x30", "gives all images one size"},
+        {"decode", "20,30", "HEIGHTxWIDTH is wanted here"},
+        {"decode", "20x30,30x20,hflip", "a size from 1 to 8192 is wanted here"},
+    };
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
+        struct sluice_pipeline *pipeline = NULL;
+        struct sluice_err err = {0};
+        REQUIRE_OK(sluice_pipeline_parse(cases[i][0], &pipeline, NULL));
+        const uint64_t before = sluice_pipeline_fingerprint(pipeline);
+        CU_ASSERT_EQUAL(sluice_recipe_add_buckets(cases[i][1], &pipeline, &err), SLUICE_E_INVALID);
+        CU_ASSERT_PTR_NOT_NULL(strstr(err.text, cases[i][2]));
+        CU_ASSERT_EQUAL(sluice_pipeline_fingerprint(pipeline), before);
+        sluice_pipeline_destroy(pipeline);
+    }
+    CU_ASSERT_EQUAL(sluice_recipe_check_buckets("9x9,8x8:filter=bicubic", NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_recipe_check_buckets("9x9,9x9", NULL), SLUICE_E_INVALID);
+}

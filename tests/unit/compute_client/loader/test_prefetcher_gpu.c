@@ -42,7 +42,7 @@ static void use_pipeline(const char *text)
     sluice_pipeline_destroy(pipeline);
     if (sluice_pipeline_parse(text, &pipeline, NULL) != SLUICE_OK)
         abort();
-    layout = sluice_row_layout_of(pipeline);
+    layout = sluice_row_layout_of(pipeline, 0);
 }
 
 /* --- files --- */
