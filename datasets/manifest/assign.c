@@ -184,7 +184,27 @@ static sluice_status assign_fields(const struct sluice_manifest_parts *parts,
         status = sluice_side_fields_read(parts->folder, sources, parts->builder, err);
     for (unsigned k = 0; k < sources->num && status == SLUICE_OK; k++)
         status = check_field(parts, k, err);
+    if (status == SLUICE_OK)
+        status = sluice_annotations_assign(parts->annotations, parts->root, sources->num,
+                                           parts->builder, err);
     return status == SLUICE_OK ? sluice_manifest_finish_fields(parts->builder, err) : status;
+}
+
+sluice_status sluice_manifest_begin_fields(const struct sluice_manifest_options *options,
+                                           struct sluice_manifest *manifest,
+                                           struct sluice_annotations **annotations,
+                                           struct sluice_err *err)
+{
+    struct sluice_fields fields;
+    sluice_status status = sluice_field_sources_name(&options->fields, &fields, err);
+    if (status == SLUICE_OK)
+        status = sluice_annotations_read(options->annotations, options->num_annotations,
+                                         annotations, err);
+    if (status == SLUICE_OK)
+        status = sluice_annotations_add_fields(*annotations, &fields, err);
+    if (status == SLUICE_OK)
+        manifest->fields = fields;
+    return status;
 }
 
 /* The lists of splits that were named; *splits stays NULL if none was. */

@@ -2,6 +2,7 @@
 #define SLUICE_DATASETS_MANIFEST_ASSIGN_H
 
 #include "datasets/list/labels.h"
+#include "datasets/manifest/annotations.h"
 #include "datasets/manifest/layout.h"
 
 /* Completes a manifest from the found files: order, splits, classes, labels and fields of its
@@ -18,9 +19,16 @@ struct sluice_manifest_parts {
     const struct sluice_manifest_options *options;
     struct sluice_layout_folders *folders; /* folders within shards are added here */
     struct sluice_passed_over *passed;
-    size_t num_labelled; /* entries with a label from their shard */
-    bool are_names;      /* these labels are names, and the builder has the classes */
+    const struct sluice_annotations *annotations; /* NULL: none */
+    size_t num_labelled;                          /* entries with a label from their shard */
+    bool are_names; /* these labels are names, and the builder has the classes */
 };
+
+/* Gives a manifest without entries the fields of the options, and reads their annotations, which the
+ * caller destroys; *annotations stays NULL without any. */
+SLUICE_MUST_USE sluice_status sluice_manifest_begin_fields(
+    const struct sluice_manifest_options *options, struct sluice_manifest *manifest,
+    struct sluice_annotations **annotations, struct sluice_err *err);
 
 /* `labels`: the table, or NULL.  It may remove all entries.  Statuses as of sluice_manifest_list().
  */

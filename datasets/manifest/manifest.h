@@ -142,11 +142,15 @@ struct sluice_manifest_options {
     const char *classes;      /* a list of classes; NULL: the root's sluice-classes.txt, if any */
     bool classes_are_folders; /* no folder is a split, whatever it is called */
     struct sluice_field_sources fields;
+    const char *const *annotations; /* of fields "boxes" and "keypoints" (annotations.h) */
+    size_t num_annotations;
     const atomic_bool *is_cancelled; /* as sluice_manifest_scan()'s */
 };
 
 struct sluice_manifest_summary {
     size_t num_shards, num_damaged_shards; /* shard_list.h */
+    bool has_relative_boxes;               /* sluice_annotations_are_relative() */
+    unsigned boxes_field;                  /* of the annotations */
 };
 
 /* As sluice_manifest_scan(), with options.  Further statuses: SLUICE_E_INVALID: a table, a list or

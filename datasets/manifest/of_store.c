@@ -279,7 +279,7 @@ static sluice_status no_image(const struct listing *listing, struct sluice_err *
 }
 
 static sluice_status finish(struct listing *listing, const struct sluice_shard_summary *shards,
-                            struct sluice_err *err)
+                            const struct sluice_annotations *annotations, struct sluice_err *err)
 {
     struct sluice_manifest *made = listing->builder.manifest;
     const struct sluice_manifest_options *options = listing->options;
@@ -290,6 +290,7 @@ static sluice_status finish(struct listing *listing, const struct sluice_shard_s
         .options = options,
         .folders = &listing->folders,
         .passed = made->passed_over,
+        .annotations = annotations,
         .num_labelled = shards->num_labelled,
         .are_names = shards->are_names,
     };
@@ -310,16 +311,23 @@ static sluice_status list(struct listing *listing, struct sluice_manifest_summar
 {
     struct sluice_store *store = listing->store;
     struct sluice_shard_summary shards = {0};
-    sluice_status status = sluice_field_sources_name(&listing->options->fields,
-                                                     &listing->builder.manifest->fields, err);
+    const struct sluice_manifest_options *options = listing->options;
+    struct sluice_annotations *annotations = NULL;
+    sluice_status status =
+        sluice_manifest_begin_fields(options, listing->builder.manifest, &annotations, err);
     if (status == SLUICE_OK)
         status = store->list(store, "", on_object, listing, err);
     if (status == SLUICE_OK && listing->options->with_shards)
         status = list_shards(listing, &shards, err);
     if (status == SLUICE_OK)
-        status = finish(listing, &shards, err);
+        status = finish(listing, &shards, annotations, err);
     if (status == SLUICE_OK && summary)
-        *summary = (struct sluice_manifest_summary){shards.num_shards, shards.num_damaged};
+        *summary = (struct sluice_manifest_summary){
+            .num_shards = shards.num_shards,
+            .num_damaged_shards = shards.num_damaged,
+            .has_relative_boxes = sluice_annotations_are_relative(annotations),
+            .boxes_field = options->fields.num};
+    sluice_annotations_destroy(annotations);
     return status;
 }
 

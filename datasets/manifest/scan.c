@@ -494,7 +494,8 @@ static sluice_status list(struct walk *walk, const struct sluice_manifest_option
         .passed = walk->passed,
         .is_cancelled = options->is_cancelled,
     };
-    sluice_status status = sluice_field_sources_name(&options->fields, &made->fields, err);
+    struct sluice_annotations *annotations = NULL;
+    sluice_status status = sluice_manifest_begin_fields(options, made, &annotations, err);
     if (status == SLUICE_OK)
         status = sluice_labels_read(walk->root, options->labels, options->label_key,
                                     &options->fields, &labels, err);
@@ -517,6 +518,7 @@ static sluice_status list(struct walk *walk, const struct sluice_manifest_option
         .options = options,
         .folders = &walk->folders,
         .passed = walk->passed,
+        .annotations = annotations,
         .num_labelled = shards.num_labelled,
         .are_names = shards.are_names,
     };
@@ -526,7 +528,12 @@ static sluice_status list(struct walk *walk, const struct sluice_manifest_option
     if (status == SLUICE_OK && made->num_entries == 0)
         status = no_image(walk, err);
     if (status == SLUICE_OK && summary)
-        *summary = (struct sluice_manifest_summary){shards.num_shards, shards.num_damaged};
+        *summary = (struct sluice_manifest_summary){
+            .num_shards = shards.num_shards,
+            .num_damaged_shards = shards.num_damaged,
+            .has_relative_boxes = sluice_annotations_are_relative(annotations),
+            .boxes_field = options->fields.num};
+    sluice_annotations_destroy(annotations);
     return status;
 }
 

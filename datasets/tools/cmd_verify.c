@@ -5,6 +5,7 @@
 #include "cli/cli.h"
 #include "datasets/jpeg_index/jpeg_index_file.h"
 #include "datasets/jpeg_index/jpeg_indexer.h"
+#include "datasets/manifest/annotations.h"
 #include "datasets/manifest/manifest.h"
 #include "datasets/manifest/parallel.h"
 #include "datasets/tools/listing.h"
@@ -78,10 +79,12 @@ struct verify_options {
 
 /* Compares two lists whose fields were both asked for. */
 static bool is_same_target(const struct verification *verified, size_t listed,
-                           const struct sluice_manifest *found, size_t i)
+                           struct sluice_manifest *found, size_t i)
 {
     const struct sluice_manifest_entry a = sluice_manifest_at(verified->of.manifest, listed),
                                        b = sluice_manifest_at(found, i);
+    if (verified->of.shards.has_relative_boxes)
+        sluice_annotations_scale(found, i, verified->of.shards.boxes_field, a.width, a.height);
     return sluice_fields_are_alike(&verified->of.manifest->fields, &found->fields) &&
            sluice_field_is_same(a.values, a.values_bytes, b.values, b.values_bytes);
 }
@@ -95,6 +98,8 @@ static sluice_status count_unlisted(struct verification *verified,
     const sluice_status status = sluice_listing_list(&verified->of, &options->source, &found, err);
     if (status != SLUICE_OK)
         return status;
+    const bool asks_for_fields =
+        options->source.targets.num_items + options->source.annotations.num_items > 0;
     size_t listed = 0;
     for (size_t i = 0; i < found->num_entries; i++) {
         const char *path = sluice_manifest_at(found, i).path;
@@ -111,8 +116,7 @@ static sluice_status count_unlisted(struct verification *verified,
                        sluice_manifest_at(found, i).label,
                        sluice_manifest_at(verified->of.manifest, listed).label);
             atomic_fetch_add(&verified->num_bad, 1);
-        } else if (options->source.targets.num_items > 0 &&
-                   !is_same_target(verified, listed, found, i)) {
+        } else if (asks_for_fields && !is_same_target(verified, listed, found, i)) {
             sluice_log(SLUICE_LOG_ERROR, "%s: another target than the manifest says", path);
             atomic_fetch_add(&verified->num_bad, 1);
         }
@@ -189,6 +193,7 @@ static const struct sluice_option verify_table[] = {
     SLUICE_LISTING_CLASSES_OPTION(&verify_given.source.classes),
     SLUICE_DATASET_TARGET_OPTION(SLUICE_LISTING_LABELS, &verify_given.source.targets),
     SLUICE_DATASET_TARGET_TYPE_OPTION(SLUICE_LISTING_LABELS, &verify_given.source.target_type),
+    SLUICE_LISTING_ANNOTATIONS_OPTION(&verify_given.source.annotations),
     SLUICE_DATASET_WORKERS_OPTION(SLUICE_LISTING_WORK, &verify_given.source.num_threads),
 };
 

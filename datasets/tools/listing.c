@@ -146,6 +146,8 @@ sluice_status sluice_listing_options(const struct sluice_listing_source *source,
         .val_list = source->val_list,
         .classes = source->classes,
         .classes_are_folders = source->classes_are_folders,
+        .annotations = source->annotations.items,
+        .num_annotations = source->annotations.num_items,
     };
     return sluice_dataset_fields(&source->targets, source->target_type, &options->fields, err);
 }

@@ -31,7 +31,7 @@ void sluice_listing_clear(struct sluice_listing *listing);
 /* The source of the list, of labels and of fields. */
 struct sluice_listing_source {
     const char *shards, *train_list, *val_list, *labels, *label_key, *classes, *target_type;
-    struct sluice_option_strings targets;
+    struct sluice_option_strings targets, annotations;
     bool classes_are_folders;
     uint64_t num_threads;
 };
@@ -119,6 +119,16 @@ enum { SLUICE_LISTING_WHAT, SLUICE_LISTING_SAMPLES, SLUICE_LISTING_LABELS, SLUIC
         .name = "classes", .group = SLUICE_LISTING_LABELS, SLUICE_VALUE_STRING(*(target), "FILE"), \
         .help = "List of classes, one name a line: the first is label 0.",                         \
         .default_text = "DIR/" SLUICE_CLASS_LIST_FILE " if it is there"                            \
+    }
+
+#define SLUICE_LISTING_ANNOTATIONS_OPTION(target)                                                  \
+    {                                                                                              \
+        .name = "annotations", .group = SLUICE_LISTING_LABELS, .type = SLUICE_OPTION_STRINGS,      \
+        .value = (target), .arg = "FILE|FOLDER",                                                   \
+        .help = "Boxes, and keypoints, of the images, as fields of these names: a file of COCO's " \
+                "JSON, or several, which name images by the end of their path; or a folder of "    \
+                "YOLO's texts with the paths of the images.",                                      \
+        .default_text = "none"                                                                     \
     }
 
 #endif

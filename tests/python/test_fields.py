@@ -193,6 +193,45 @@ class FieldsTest(unittest.TestCase):
         self.assertIn("another target than the manifest says", said)
         table.write_text(text, encoding="utf-8")
 
+    def test_annotations_of_coco_and_of_yolo(self):
+        """Files of both kinds, and a reference in NumPy; boxes stay with their images in every mode."""
+        root, labels = self.folder / "coco", self.folder / "labels"
+        dataset("synth", root, "-n", 9, "--num-val", 2, "--classes", 2)
+        dataset("index", root)
+        rows = [line.split("\t") for line in (root / "sluice-manifest.tsv").read_text().splitlines() if ".jpg\t" in line]
+        coco = {"images": [], "annotations": [], "categories": [{"id": i} for i in range(90)]}
+        want_coco, want_yolo = {}, {}
+        for i, row in enumerate(rows):
+            path, width, height = row[0], int(row[4]), int(row[5])
+            coco["images"].append({"id": 1000 - i, "file_name": path.split("/")[-1]})
+            sized = [[k, 2 * k + 0.25, 3, 4 + k] for k in range(i % 4)]
+            coco["annotations"] += [{"image_id": 1000 - i, "category_id": k, "bbox": box,
+                                     "keypoints": [k, 1, 2] * 17} for k, box in enumerate(sized)]
+            want_coco[path] = {
+                "boxes": {"boxes": numpy.float32([[x, y, x + w, y + h] for x, y, w, h in sized]).reshape(-1, 4),
+                          "labels": numpy.int64(range(len(sized)))},
+                "keypoints": {"keypoints": numpy.float32([[[k, 1, 2]] * 17 for k in range(len(sized))]).reshape(-1, 17, 3)}}
+            text = labels / pathlib.Path(path).with_suffix(".txt")
+            text.parent.mkdir(parents=True, exist_ok=True)
+            parts = numpy.float32([[0.5, 0.25, 0.125 * k, 0.5] for k in range(i % 3)]).reshape(-1, 4)
+            text.write_text("".join(f"{k} {' '.join(map(str, part))}\n" for k, part in enumerate(parts)))
+            scale = numpy.float32([width, height, width, height])
+            corners = numpy.concatenate([parts[:, :2] - parts[:, 2:] / 2, parts[:, :2] + parts[:, 2:] / 2], 1)
+            want_yolo[path] = {"boxes": {"boxes": corners * scale, "labels": numpy.int64(range(len(parts)))}}
+        (self.folder / "instances.json").write_text(json.dumps(coco))
+        for at, want in ((self.folder / "instances.json", want_coco), (labels, want_yolo)):
+            dataset("index", root, "--annotations", at)
+            dataset("verify", root, "--annotations", at)
+            self.check(self.loader(sluice.numpy, root), num=9, want=want)
+            with support.Server(root) as server:
+                self.check(self.loader(sluice.torch, server.address), num=9, want=want)
+        coco["annotations"][0]["bbox"][2] = -1
+        (self.folder / "instances.json").write_text(json.dumps(coco))
+        self.assertIn("instances.json: annotations[0]: its bbox has a negative width or height",
+                      dataset("index", root, "--annotations", self.folder / "instances.json", code=1).stderr)
+        self.assertIn("YOLO's boxes need the sizes of the images",
+                      dataset("index", root, "--anew", "--no-hash", "--annotations", labels, code=1).stderr)
+
     def test_jax_has_them_on_the_host(self):
         try:
             import sluice.jax

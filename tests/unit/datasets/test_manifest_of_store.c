@@ -189,3 +189,36 @@ TEST(shards_are_those_of_a_folder_with_these_files)
         sluice_manifest_list_store(files, "s3://b", &missing, &none, NULL, sluice_test_err()));
     files->destroy(files);
 }
+
+TEST(members_of_tars_are_fields_as_in_a_folder)
+{
+    put_tar("fields/train/a.tar", "1.jpg", "3");
+    put_tar("fields/val/b.tar", "x/2.png", "1");
+    const char *root = sluice_test_path("fields");
+    struct sluice_store *files = NULL;
+    const struct sluice_store_file_options where = {.root = root, .max_file_bytes = 1 << 20};
+    REQUIRE_OK(sluice_store_file_open(&where, &files, NULL));
+    struct sluice_manifest_options options = {
+        .with_shards = true,
+        .fields = {2, {{".cls", SLUICE_FIELD_TEXT, "text"}, {".CLS", SLUICE_FIELD_JSON, "json"}}}};
+    struct sluice_manifest *ours = NULL, *theirs = NULL;
+    REQUIRE_OK(sluice_manifest_list_store(files, root, &options, &ours, NULL, NULL));
+    REQUIRE_OK(sluice_manifest_list(root, &options, &theirs, NULL, NULL));
+    CU_ASSERT_EQUAL_FATAL(ours->num_entries, 2);
+    CU_ASSERT_EQUAL(ours->fields.num, 2);
+    for (size_t i = 0; i < 2; i++) {
+        const struct sluice_manifest_entry a = sluice_manifest_at(ours, i),
+                                           b = sluice_manifest_at(theirs, i);
+        const struct sluice_field_value json =
+            sluice_fields_value(&ours->fields, 1, a.values, a.values_bytes);
+        CU_ASSERT(sluice_field_is_same(a.values, a.values_bytes, b.values, b.values_bytes));
+        CU_ASSERT(sluice_field_is_same(json.at, json.bytes, i ? "1" : "3", 1));
+        CU_ASSERT_EQUAL(a.label, i ? 1 : 3); /* they stay labels */
+    }
+    sluice_manifest_destroy(ours);
+    sluice_manifest_destroy(theirs);
+    options.fields = (struct sluice_field_sources){1, {{".txt", SLUICE_FIELD_TEXT, ""}}};
+    CHECK_FAILS(SLUICE_E_INVALID, "2 of 2 images have no .txt of their key in their tar",
+                sluice_manifest_list_store(files, root, &options, &ours, NULL, sluice_test_err()));
+    files->destroy(files);
+}
