@@ -52,35 +52,32 @@ def single():
                                    re_prob=0.25, re_mode="pixel")
 
 
-# DINOv2's 2 + 8 views, with the blur of the released weights: its GaussianBlur(p) runs with probability 1 - p.
-JITTER = "hflip,color_jitter=0.4:contrast=0.4:saturation=0.2:hue=0.1:p=0.8,grayscale:p=0.2"
-BLUR = "tv_blur=0.1-2:kernel=9"
-GLOBAL = f"random_resized_crop=224:scale=0.32-1:filter=bicubic,{JITTER}"
-LOCAL = f"random_resized_crop=96:scale=0.05-0.32:filter=bicubic,{JITTER}"
-DINO = (f"decode,views([{GLOBAL},{BLUR}:p=0],[{GLOBAL},{BLUR}:p=0.9,solarize:p=0.2],8x[{LOCAL},{BLUR}:p=0.5]),"
-        "to_tensor,normalize=imagenet")
-
-
 def dino_view(size, scale, blur, *extra):
     return T.Compose([T.RandomResizedCrop(size, scale=scale, interpolation=T.InterpolationMode.BICUBIC),
                       T.RandomHorizontalFlip(), T.RandomApply([T.ColorJitter(0.4, 0.4, 0.2, 0.1)], 0.8),
                       T.RandomGrayscale(0.2), T.RandomApply([T.GaussianBlur(9, (0.1, 2))], blur), *extra, *TAIL])
 
 
-def dino_transform():
-    first = dino_view(224, (0.32, 1), 0)
-    second = dino_view(224, (0.32, 1), 0.9, T.RandomSolarize(128, 0.2))
-    local = dino_view(96, (0.05, 0.32), 0.5)
-    return lambda image: [first(image), second(image)] + [local(image) for _ in range(8)]
+class Views:
+    """Several images of one."""
+
+    def __init__(self, transforms):
+        self.transforms = transforms
+
+    def __call__(self, image):
+        return [transform(image) for transform in self.transforms]
 
 
 def made():
-    """(name, transform, what the loader takes for it)."""
+    """(name, transform, its recipe)."""
     for name, transform in single():
         recipe = recipes.of(transform)
         recipe.mix = None
-        yield name, transform, {"recipe": recipe}
-    yield "DINOv2's 2 + 8 views", dino_transform(), {"pipeline": DINO}
+        yield name, transform, recipe
+    # With the blur of the released weights: DINOv2's GaussianBlur(p) runs with probability 1 - p.
+    views = [dino_view(224, (0.32, 1), 0), dino_view(224, (0.32, 1), 0.9, T.RandomSolarize(128, 0.2)),
+             *[dino_view(96, (0.05, 0.32), 0.5)] * 8]
+    yield "DINOv2's 2 + 8 views", Views(views), recipes.of(views)
 
 
 def theirs(transform, files):
@@ -118,10 +115,10 @@ def main():
     files = sorted(path for path in pathlib.Path(args.folder).rglob("*") if path.suffix.lower() in (".jpg", ".jpeg"))
     print(f"{len(files)} JPEGs; torchvision {torchvision.__version__}, Pillow {PIL.__version__}, torch {torch.__version__}")
     print(f"{'recipe':20} {'theirs, us':>10} {'ours, us':>10} {'ratio':>6}")
-    for name, transform, ours in made():
+    for name, transform, recipe in made():
         if args.only not in (None, name):
             continue
-        with sluice.torch.Loader(args.folder, 50, **ours, normalize=True, workers=args.workers or 1, digest=False,
+        with sluice.torch.Loader(args.folder, 50, recipe=recipe, normalize=True, workers=args.workers or 1, digest=False,
                                  jpeg_index="off", repeat=args.passes) as loader:
             per_image(loader, time.process_time)
             if args.workers:
