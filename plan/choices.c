@@ -177,3 +177,24 @@ unsigned sluice_choices_find_split(const struct sluice_choices *choices, unsigne
     assert(split <= choices->num_ops);
     return split; /* the plain forms come first */
 }
+
+unsigned sluice_choices_of_mode(const struct sluice_choices *choices, enum sluice_mode mode)
+{
+    const unsigned split = mode == SLUICE_MODE_ALLOFF   ? choices->num_ops
+                           : mode == SLUICE_MODE_PILOFF ? choices->u8_split
+                                                        : 0;
+    return sluice_choices_find_split(choices, split);
+}
+
+struct sluice_offer sluice_choices_offer(const struct sluice_choices *choices, const bool *has,
+                                         bool with_gpu)
+{
+    struct sluice_offer offer = {.num = 0};
+    for (unsigned c = 0; c < choices->num; c++) {
+        const bool on_gpu = choices->at[c].on_gpu;
+        offer.has_gpu |= has[c] && on_gpu;
+        if (has[c] && (with_gpu || !on_gpu))
+            offer.at[offer.num++] = (uint8_t)c;
+    }
+    return offer;
+}

@@ -3,6 +3,7 @@
 
 #include "op/pipeline.h"
 #include "plan/menu.h"
+#include "plan/mode.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -84,5 +85,19 @@ int sluice_choices_find_name(const struct sluice_choices *choices, const char *n
 
 /* The place of the plain form of a split. */
 unsigned sluice_choices_find_split(const struct sluice_choices *choices, unsigned split);
+/* The place of the one choice of a mode that is not planned: the file, pixels (piloff) or the tensor
+ * (alloff). */
+unsigned sluice_choices_of_mode(const struct sluice_choices *choices, enum sluice_mode mode);
+
+/* Those choices of a list that may be taken. */
+struct sluice_offer {
+    uint8_t at[SLUICE_MAX_CHOICES]; /* places in the list, rising */
+    unsigned num;
+    bool has_gpu; /* some may be taken that are the GPU's, whether they are in `at` or not */
+};
+
+/* has: by place, whether a choice may be taken.  Without with_gpu those of the GPU are left out. */
+struct sluice_offer sluice_choices_offer(const struct sluice_choices *choices, const bool *has,
+                                         bool with_gpu);
 
 #endif

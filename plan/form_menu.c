@@ -94,25 +94,8 @@ struct cost_maker {
     const struct sluice_form_menu *menu;
     struct sluice_choice_model model; /* the menu's; with costs of rows, the default */
     double step_s;
-    /* The choices that the server has, in order. */
-    uint8_t offered[SLUICE_MAX_CHOICES];
-    unsigned num_offered;
+    struct sluice_offer offer;
 };
-
-/* True: some of them are the GPU's.  Without with_gpu these are left out. */
-static bool offer(struct cost_maker *maker, bool with_gpu)
-{
-    const struct sluice_form_menu *menu = maker->menu;
-    bool has_gpu = false;
-    maker->num_offered = 0;
-    for (unsigned c = 0; c < menu->choices.num; c++) {
-        const bool on_gpu = menu->choices.at[c].on_gpu;
-        has_gpu |= menu->has_choice[c] && on_gpu;
-        if (menu->has_choice[c] && (with_gpu || !on_gpu))
-            maker->offered[maker->num_offered++] = (uint8_t)c;
-    }
-    return has_gpu;
-}
 
 static struct cost_maker cost_maker_init(const struct sluice_form_menu *menu,
                                          const struct sluice_rates *rates)
@@ -246,12 +229,12 @@ static void get_menus(void *context, uint64_t first, size_t count, struct sluice
 {
     const struct cost_maker *maker = context;
     char *at = (char *)scratch;
-    for (size_t i = 0; i < count; i++, at += sluice_menu_size(maker->num_offered)) {
+    for (size_t i = 0; i < count; i++, at += sluice_menu_size(maker->offer.num)) {
         double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
         costs_of(maker, (size_t)first + i, cost);
-        for (unsigned c = 0; c < maker->num_offered; c++) /* offered[c] >= c */
-            memmove(cost[c], cost[maker->offered[c]], sizeof(cost[c]));
-        sluice_menu_set((struct sluice_menu *)(void *)at, maker->num_offered,
+        for (unsigned c = 0; c < maker->offer.num; c++) /* offer.at[c] >= c */
+            memmove(cost[c], cost[maker->offer.at[c]], sizeof(cost[c]));
+        sluice_menu_set((struct sluice_menu *)(void *)at, maker->offer.num,
                         (const double(*)[SLUICE_NUM_RESOURCES])cost);
     }
 }
@@ -279,8 +262,8 @@ static double bound_at(const struct cost_maker *maker, const struct sluice_capac
     for (size_t i = 0; i < maker->menu->table->num_rows; i++) {
         double costs[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES], least = INFINITY;
         costs_of(maker, i, costs);
-        for (unsigned c = 0; c < maker->num_offered; c++) {
-            const double *cost = costs[maker->offered[c]];
+        for (unsigned c = 0; c < maker->offer.num; c++) {
+            const double *cost = costs[maker->offer.at[c]];
             double sum = 0;
             for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
                 sum += dual[r] * (cost[r] / capacities->per_s[r]) +
@@ -299,8 +282,8 @@ static sluice_status plan_offered(struct cost_maker *maker,
 {
     struct sluice_menu_source source = {
         .num_samples = maker->menu->table->num_rows,
-        .num_choices = maker->num_offered,
-        .stride = sluice_menu_size(maker->num_offered),
+        .num_choices = maker->offer.num,
+        .stride = sluice_menu_size(maker->offer.num),
         .get = get_menus,
         .context = maker,
     };
@@ -318,18 +301,18 @@ sluice_status sluice_form_menu_plan(const struct sluice_form_menu *menu,
     const struct sluice_capacities capacities = capacities_of(rates);
     struct cost_maker maker = cost_maker_init(menu, rates);
     struct sluice_lp_result result;
-    const bool has_gpu = offer(&maker, false);
+    maker.offer = sluice_choices_offer(&menu->choices, menu->has_choice, false);
     sluice_status status = plan_offered(&maker, &capacities, choice, &result, err);
     /* Where the training step is the limit, decoding on the GPU wins nothing. */
-    if (status == SLUICE_OK && has_gpu && result.slowest != SLUICE_GPU) {
-        (void)offer(&maker, true);
+    if (status == SLUICE_OK && maker.offer.has_gpu && result.slowest != SLUICE_GPU) {
+        maker.offer = sluice_choices_offer(&menu->choices, menu->has_choice, true);
         status = plan_offered(&maker, &capacities, choice, &result, err);
     }
     if (status != SLUICE_OK)
         return status;
     for (size_t i = 0; i < menu->table->num_rows; i++)
-        choice[i] = maker.offered[choice[i]];
-    (void)offer(&maker, true);
+        choice[i] = maker.offer.at[choice[i]];
+    maker.offer = sluice_choices_offer(&menu->choices, menu->has_choice, true);
     *bound_s = bound_at(&maker, &capacities, result.dual);
     return SLUICE_OK;
 }

@@ -40,10 +40,7 @@ sluice_status sluice_profile_make_plan(const char *planner, const struct sluice_
         for (size_t i = 0; status == SLUICE_OK && i < table->num_rows; i++)
             plan[i] = (uint8_t)sluice_choices_find_split(choices, plan[i]);
     } else {
-        const unsigned split = mode == SLUICE_MODE_ALLOFF   ? choices->num_ops
-                               : mode == SLUICE_MODE_PILOFF ? choices->u8_split
-                                                            : 0;
-        memset(plan, (int)sluice_choices_find_split(choices, split), table->num_rows);
+        memset(plan, (int)sluice_choices_of_mode(choices, mode), table->num_rows);
     }
     if (status != SLUICE_OK) {
         free(plan);
@@ -242,16 +239,6 @@ static void print_whatif(const struct request *request, const struct results *re
     printf("\n* limits the epoch; every time is how long the resource is busy\n");
 }
 
-/* Every form is offered unless some are named. */
-static bool offers(const struct request *request, const char *form)
-{
-    for (size_t i = 0; i < request->forms.num_items; i++) {
-        if (strcmp(request->forms.items[i], form) == 0)
-            return true;
-    }
-    return request->forms.num_items == 0;
-}
-
 /* The plan asked for first, then the others to compare it with. */
 static sluice_status make_results(const struct request *request,
                                   const struct sluice_profile *profile,
@@ -268,11 +255,7 @@ static sluice_status make_results(const struct request *request,
     const struct sluice_cost_table *table = &profile->table;
     results->costs = costs->name;
     results->choices = profile->choices;
-    struct sluice_form_menu menu = sluice_profile_menu(profile, costs);
-    for (unsigned c = 0; c < menu.choices.num; c++) {
-        if (offers(request, sluice_form_name((enum sluice_form)menu.choices.at[c].form)))
-            sluice_profile_offer(&menu, costs, c);
-    }
+    const struct sluice_form_menu menu = sluice_profile_menu(profile, costs, &request->forms);
     uint8_t *choice = malloc(table->num_rows ? table->num_rows : 1);
     if (!choice)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a plan of %zu samples",

@@ -69,17 +69,12 @@ static sluice_status size_all(const struct request *request, const struct sluice
         .link_bytes_per_s = request->has_link && request->net_bw > 0 ? request->net_bw : INFINITY,
         .compute_cores = request->local_cpus > 0 ? request->local_cpus : INFINITY,
     };
-    const struct sluice_choices *choices = &menu->choices;
-    const struct {
-        enum sluice_mode mode;
-        unsigned split;
-    } fixed[] = {{SLUICE_MODE_NOOFF, 0},
-                 {SLUICE_MODE_PILOFF, choices->u8_split},
-                 {SLUICE_MODE_ALLOFF, choices->num_ops}};
+    static const enum sluice_mode fixed[] = {SLUICE_MODE_NOOFF, SLUICE_MODE_PILOFF,
+                                             SLUICE_MODE_ALLOFF};
     sluice_status status = SLUICE_OK;
     for (size_t i = 0; status == SLUICE_OK && i < SLUICE_ARRAY_LEN(fixed); i++) {
-        answer->fixed[i].mode = fixed[i].mode;
-        status = sluice_size_choice(menu, &ask, sluice_choices_find_split(choices, fixed[i].split),
+        answer->fixed[i].mode = fixed[i];
+        status = sluice_size_choice(menu, &ask, sluice_choices_of_mode(&menu->choices, fixed[i]),
                                     &answer->fixed[i].sizing, err);
     }
     answer->num_links = request->has_link ? 1 : MOST_LINKS;
@@ -314,9 +309,7 @@ static sluice_status make_answer(const struct request *request, struct answer *a
         answer->num_samples = profile.table.num_rows;
         answer->file_bytes = mean_file_bytes(&profile.table);
         thin(&profile, &costs);
-        struct sluice_form_menu menu = sluice_profile_menu(&profile, &costs);
-        for (unsigned c = 0; c < menu.choices.num; c++)
-            sluice_profile_offer(&menu, &costs, c);
+        const struct sluice_form_menu menu = sluice_profile_menu(&profile, &costs, NULL);
         status = size_all(request, &menu, answer, err);
     }
     sluice_profile_costs_clear(&costs);

@@ -135,14 +135,12 @@ SLUICE_MUST_USE sluice_status sluice_profile_load_costs(const struct sluice_prof
                                                         struct sluice_err *err);
 void sluice_profile_costs_clear(struct sluice_profile_costs *costs);
 
-/* The menu of a profile's plain forms at these costs, transport included; with a GPU that decodes
- * also whole files for the GPU.  Borrows both. */
+/* The menu of a profile at these costs, transport included: plain forms, and the other forms that
+ * are named; NULL or none named: all.  With a GPU that decodes also what it decodes.  Borrows
+ * profile and costs. */
 struct sluice_form_menu sluice_profile_menu(const struct sluice_profile *profile,
-                                            const struct sluice_profile_costs *costs);
-
-/* Adds the choice to the menu, unless it needs a GPU and the GPU does not decode. */
-void sluice_profile_offer(struct sluice_form_menu *menu, const struct sluice_profile_costs *costs,
-                          unsigned choice);
+                                            const struct sluice_profile_costs *costs,
+                                            const struct sluice_option_strings *forms);
 
 /* The available plans, by the names of their modes; NULL ends the list. */
 extern const char *const sluice_profile_planners[];

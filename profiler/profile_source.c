@@ -202,8 +202,18 @@ sluice_status sluice_profile_load_costs(const struct sluice_profile_source *sour
     return status;
 }
 
+static bool is_named(const struct sluice_option_strings *forms, const char *form)
+{
+    for (size_t i = 0; i < forms->num_items; i++) {
+        if (strcmp(forms->items[i], form) == 0)
+            return true;
+    }
+    return forms->num_items == 0;
+}
+
 struct sluice_form_menu sluice_profile_menu(const struct sluice_profile *profile,
-                                            const struct sluice_profile_costs *costs)
+                                            const struct sluice_profile_costs *costs,
+                                            const struct sluice_option_strings *forms)
 {
     struct sluice_form_menu menu = sluice_form_menu_init(&profile->table, &profile->choices);
     menu.facts = costs->facts;
@@ -214,14 +224,11 @@ struct sluice_form_menu sluice_profile_menu(const struct sluice_profile *profile
     if (usual_s > 0)
         menu.decode_factor = 1 / costs->gpu_decode_rate / usual_s;
     for (unsigned c = 0; c < menu.choices.num; c++) {
-        if (menu.choices.at[c].form == sluice_form_plain(SLUICE_KIND_FILE))
-            sluice_profile_offer(&menu, costs, c);
+        const struct sluice_choice choice = menu.choices.at[c];
+        const enum sluice_form form = (enum sluice_form)choice.form;
+        const bool has_form = !forms || form == sluice_form_plain(SLUICE_KIND_FILE) ||
+                              is_named(forms, sluice_form_name(form));
+        menu.has_choice[c] |= has_form && (!choice.on_gpu || costs->decodes_on_gpu);
     }
     return menu;
-}
-
-void sluice_profile_offer(struct sluice_form_menu *menu, const struct sluice_profile_costs *costs,
-                          unsigned choice)
-{
-    menu->has_choice[choice] |= !menu->choices.at[choice].on_gpu || costs->decodes_on_gpu;
 }

@@ -213,9 +213,7 @@ sluice_status sluice_report_plans(const struct sluice_profile *profile,
 {
     if (profile->table.num_rows == 0)
         return sluice_fail(err, SLUICE_E_INVALID, "the profile has no samples");
-    struct sluice_form_menu menu = sluice_profile_menu(profile, costs);
-    for (unsigned c = 0; c < menu.choices.num; c++)
-        sluice_profile_offer(&menu, costs, c);
+    const struct sluice_form_menu menu = sluice_profile_menu(profile, costs, NULL);
     const double mbit = rates->link_bytes_per_s * 8 / 1e6, cores = rates->storage_cores;
     const struct axis x = {fmin(50, mbit), isfinite(mbit) ? fmax(10000, mbit) : 10000, mbit};
     const struct axis y = {fmin(1, cores), fmax(32, cores), cores};

@@ -31,9 +31,7 @@ struct sluice_controller {
     struct sluice_backpressure backpressure;
 
     struct sluice_plan_epoch epoch;
-    uint8_t offered[SLUICE_MAX_CHOICES];
-    unsigned num_offered;
-    bool has_gpu; /* some choices that may be offered are a GPU's */
+    struct sluice_offer offer;
 
     bool has_plan;
     struct sluice_dual_plan prices;
@@ -100,11 +98,11 @@ static void fill_menu(const struct sluice_controller *c, size_t index, struct sl
     double offered[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
     const struct sluice_sample_facts facts = facts_of(c, index);
     sluice_cost_correction_costs(&c->costs, &facts, cost);
-    for (unsigned k = 0; k < c->num_offered; k++) {
-        memcpy(offered[k], cost[c->offered[k]], sizeof(offered[k]));
+    for (unsigned k = 0; k < c->offer.num; k++) {
+        memcpy(offered[k], cost[c->offer.at[k]], sizeof(offered[k]));
         offered[k][SLUICE_GPU] += step_s(c);
     }
-    sluice_menu_set(menu, c->num_offered, (const double(*)[SLUICE_NUM_RESOURCES])offered);
+    sluice_menu_set(menu, c->offer.num, (const double(*)[SLUICE_NUM_RESOURCES])offered);
 }
 
 /* Menus of a stratified sample of `count` items from `next` on: one random item of each part. */
@@ -152,18 +150,13 @@ static bool is_offered(const struct sluice_controller *c, struct sluice_choice c
 }
 
 /* The plain forms, and the other forms that the server offers. */
-static void offer(struct sluice_controller *c, bool with_gpu)
+static struct sluice_offer offer(const struct sluice_controller *c, bool with_gpu)
 {
     const struct sluice_choices *choices = &c->options.model.choices;
-    c->num_offered = 0;
-    c->has_gpu = false;
-    for (unsigned k = 0; k < choices->num; k++) {
-        if (!is_offered(c, choices->at[k]))
-            continue;
-        c->has_gpu |= choices->at[k].on_gpu;
-        if (with_gpu || !choices->at[k].on_gpu)
-            c->offered[c->num_offered++] = (uint8_t)k;
-    }
+    bool has[SLUICE_MAX_CHOICES];
+    for (unsigned k = 0; k < choices->num; k++)
+        has[k] = is_offered(c, choices->at[k]);
+    return sluice_choices_offer(choices, has, with_gpu);
 }
 
 /* The LP over `count` items from `next` on. */
@@ -171,7 +164,7 @@ static sluice_status solve_offered(struct sluice_controller *c, size_t next, siz
                                    const struct sluice_capacities *capacities, bool with_gpu,
                                    struct sluice_lp_result *result, struct sluice_err *err)
 {
-    offer(c, with_gpu);
+    c->offer = offer(c, with_gpu);
     fill_menus(c, next, count);
     const struct sluice_menu_source source = sluice_menu_array(c->menus, count);
     c->num_solves++;
@@ -195,7 +188,7 @@ static sluice_status solve(struct sluice_controller *c, size_t next, size_t max_
             capacities.external_cost_s[r] = c->tuning->thrift / capacities.per_s[r];
     }
     sluice_status status = solve_offered(c, next, count, &capacities, false, result, err);
-    if (status == SLUICE_OK && c->has_gpu && result->slowest != SLUICE_GPU)
+    if (status == SLUICE_OK && c->offer.has_gpu && result->slowest != SLUICE_GPU)
         status = solve_offered(c, next, count, &capacities, true, result, err);
     if (status != SLUICE_OK)
         return status;
@@ -227,8 +220,8 @@ static struct sluice_plan_forecast forecast_of(const struct sluice_controller *c
     struct sluice_dual_balance balance = {0};
     for (size_t i = 0; i < count; i++) {
         const unsigned k = sluice_dual_plan_choose(&result->plan, &balance, &c->menus[i]);
-        forecast.forms[c->options.model.choices.at[c->offered[k]].form]++;
-        forecast.on_gpu += c->options.model.choices.at[c->offered[k]].on_gpu;
+        forecast.forms[c->options.model.choices.at[c->offer.at[k]].form]++;
+        forecast.on_gpu += c->options.model.choices.at[c->offer.at[k]].on_gpu;
         if (!c->options.is_local)
             forecast.wire_bytes += scale * sluice_menu_cost(&c->menus[i], SLUICE_NETWORK, k);
     }
@@ -289,7 +282,7 @@ unsigned sluice_controller_choose(struct sluice_controller *c, size_t index,
             .bytes = sluice_menu_cost(&menu, SLUICE_NETWORK, k),
             .compute_s = sluice_menu_cost(&menu, SLUICE_COMPUTE_CPU, k),
         };
-    return c->offered[k];
+    return c->offer.at[k];
 }
 
 /* --- intervals --- */
@@ -369,7 +362,7 @@ static double change_of_step(const struct sluice_controller *c)
 {
     const struct sluice_rates was = {.gpu_samples_per_s = c->basis.per_s[SLUICE_GPU]};
     const double item_s = 1 / c->forecast_per_s;
-    return c->has_gpu ? change_of(item_s + sluice_rates_step_s(&was), item_s + step_s(c)) : 0;
+    return c->offer.has_gpu ? change_of(item_s + sluice_rates_step_s(&was), item_s + step_s(c)) : 0;
 }
 
 /* The largest change since the plan in force was made, of what a plan goes by, in words in reason.
@@ -405,8 +398,8 @@ static double find_change(const struct sluice_controller *c, char *reason, size_
                         sluice_resource_words(SLUICE_SHARED_CPU), was->shared_cores,
                         is.shared_cores);
     }
-    for (unsigned k = 0; k < c->num_offered; k++) {
-        const unsigned choice = c->offered[k];
+    for (unsigned k = 0; k < c->offer.num; k++) {
+        const unsigned choice = c->offer.at[k];
         SLUICE_EACH_RESOURCE (r, SLUICE_MODELLED) {
             const double change = change_of(was->factor[choice][r], is.factor[choice][r]);
             /* Estimates without observations follow from the others. */

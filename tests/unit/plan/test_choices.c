@@ -192,3 +192,30 @@ TEST(traits_are_what_the_pipeline_says)
     CU_ASSERT(other.traits[2].image.width == 0 && other.traits[2].image.shorter == 256);
     CU_ASSERT(!other.traits[2].needs_box_alone && other.traits[3].needs_box_alone);
 }
+
+TEST(a_fixed_mode_has_one_choice)
+{
+    static const struct {
+        enum sluice_mode mode;
+        const char *name;
+    } cases[] = {
+        {SLUICE_MODE_NOOFF, "raw@0"}, {SLUICE_MODE_PILOFF, "u8@3"}, {SLUICE_MODE_ALLOFF, "f32@5"}};
+    const struct sluice_choices *choices = sluice_test_choices();
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++)
+        CU_ASSERT_STRING_EQUAL(
+            sluice_choice_name(choices->at[sluice_choices_of_mode(choices, cases[i].mode)]),
+            cases[i].name);
+}
+
+TEST(an_offer_without_the_gpu_says_whether_it_had_more)
+{
+    const struct sluice_choices *choices = sluice_test_gpu_choices();
+    bool has[SLUICE_MAX_CHOICES] = {[1] = true, [3] = true};
+    struct sluice_offer offer = sluice_choices_offer(choices, has, true);
+    CU_ASSERT(offer.num == 2 && offer.at[0] == 1 && offer.at[1] == 3 && !offer.has_gpu);
+    has[SLUICE_TEST_RAW_ON_GPU] = true;
+    offer = sluice_choices_offer(choices, has, false);
+    CU_ASSERT(offer.num == 2 && offer.at[1] == 3 && offer.has_gpu);
+    offer = sluice_choices_offer(choices, has, true);
+    CU_ASSERT(offer.num == 3 && offer.at[2] == SLUICE_TEST_RAW_ON_GPU && offer.has_gpu);
+}
