@@ -26,7 +26,7 @@ SUFFIXES = {rb"\xff\xd8\xff": ".jpg", rb"\x89PNG\r\n\x1a\n": ".png", rb"RIFF....
             rb"GIF8[79]a": ".gif", rb"BM": ".bmp", rb"P5\s": ".pgm", rb"P6\s": ".ppm"}
 
 
-def to_sluice(dataset, folder, image="image", label="label", shard_bytes=None):
+def to_sluice(dataset, folder, image="image", label="label", shard_bytes=None, fields=()):
     """Writes a Dataset's images to a new folder, one folder for each class; returns their number.
 
     dataset      a Dataset or IterableDataset, or a dict (DatasetDict) of a split "train" and one
@@ -41,6 +41,9 @@ def to_sluice(dataset, folder, image="image", label="label", shard_bytes=None):
                  which are numbered as Python sorts them
     shard_bytes  writes tars of about this size instead, in the order of the rows, for
                  `offload_dataset index FOLDER`
+    fields       columns that are written, too, as files next to the images (in tars next to them) whose
+                 suffix is the column: `offload_dataset index FOLDER --target .COLUMN:KIND` reads
+                 them.  Texts and bytes are written as they are, images as their file, others as JSON
 
     JPEG, PNG, WebP, GIF, BMP, PPM, PGM and the kinds of TIFF that are read are written byte for
     byte.  Other formats, and images that have no bytes, become PNG in RGB: a warning says how many.
@@ -55,9 +58,9 @@ def to_sluice(dataset, folder, image="image", label="label", shard_bytes=None):
     if os.path.lexists(folder) and (not os.path.isdir(folder) or os.listdir(folder)):
         raise _sluice.InvalidError(f"folder {folder} is there and not empty: choose another one")
     if isinstance(dataset, (str, os.PathLike)):
-        dataset = _parquet(os.fspath(dataset), image, label)
+        dataset = _parquet(os.fspath(dataset), image, label, fields)
     splits, left_out = _splits(dataset)
-    names = [_classes(split, image, label) for split in splits.values()]
+    names = [_classes(split, image, label, fields) for split in splits.values()]
     if any(other != names[0] for other in names):
         raise _sluice.InvalidError(f"label {label!r}: the splits have different class names")
     names = names[0]
@@ -72,8 +75,8 @@ def to_sluice(dataset, folder, image="image", label="label", shard_bytes=None):
         for part, split in splits.items():
             into = os.path.join(partial, part)
             with _Tars(into, shard_bytes) if shard_bytes else _Folders(into, names) as out:
-                for row, number, data, suffix, kind in _rows(split, names, image, label):
-                    out.write(row, number, data, suffix)
+                for row, number, data, suffix, kind, values in _rows(split, names, image, label, fields):
+                    out.write(row, number, data, suffix, values)
                     num_samples += 1
                     labels.add(number)
                     if kind:
@@ -108,9 +111,9 @@ _ClassNames = collections.namedtuple("_ClassNames", "names")
 class _Parquet:
     """The rows of Parquet files, as a Dataset has them: images in bytes, labels as numbers."""
 
-    def __init__(self, paths, image, label):
+    def __init__(self, paths, image, label, fields):
         from pyarrow import parquet, types
-        self.paths, self.image, self.label = paths, image, label
+        self.paths, self.image, self.label, self.fields = paths, image, label, list(fields)
         self.read = parquet.ParquetFile
         schema = parquet.read_schema(paths[0])
         self.column_names = schema.names
@@ -146,19 +149,19 @@ class _Parquet:
         texts = {text: i for i, text in enumerate(getattr(self, "texts", ()))}
         for path in self.paths:
             with self.read(path) as file:
-                for batch in file.iter_batches(batch_size=32, columns=[self.image, self.label]):
+                for batch in file.iter_batches(batch_size=32, columns=[self.image, self.label, *self.fields]):
                     for row in batch.to_pylist():
                         value, label = row[self.image], row[self.label]
                         if isinstance(value, bytes):
                             value = {"bytes": value, "path": None}
-                        yield {self.image: value, self.label: texts.get(label, label)}
+                        yield {**row, self.image: value, self.label: texts.get(label, label)}
 
 
-def _parquet(path, image, label):
+def _parquet(path, image, label, fields):
     """A Parquet file, or the splits of a folder of them, which their names begin with, or those of
     the folders that they lie in."""
     if not os.path.isdir(path):
-        return _Parquet([path], image, label)
+        return _Parquet([path], image, label, fields)
     splits = {}
     for folder, _, names in os.walk(path):
         for name in names:
@@ -173,7 +176,7 @@ def _parquet(path, image, label):
     if "" in splits and len(splits) > 1:
         raise _sluice.InvalidError(f"{splits[''][0]}: the names of other files begin with a split")
     test = splits.pop("test", None)
-    made = {split: _Parquet(sorted(paths), image, label) for split, paths in splits.items()}
+    made = {split: _Parquet(sorted(paths), image, label, fields) for split, paths in splits.items()}
     texts = [made[split].texts for split in made if hasattr(made[split], "texts")]
     if len(texts) == len(made):  # one numbering for all
         every = sorted(set().union(*texts))
@@ -202,10 +205,14 @@ def _splits(dataset):
     return splits if len(splits) > 1 else {"": splits["train"]}, left_out
 
 
-def _classes(dataset, image, label):
+def _classes(dataset, image, label, fields):
     """The names of the classes, or None where labels are plain integers."""
     columns = dataset.column_names
-    for name, column in (("image", image), ("label", label)):
+    for column in fields:
+        if not re.fullmatch(r"[\w-][\w.-]*", column) or column.lower() == "cls":
+            raise _sluice.InvalidError(f"fields {column!r}: a column becomes a suffix, of letters, digits, _, - and .; "
+                                       "rename it")
+    for name, column in (("image", image), ("label", label), *(("fields", column) for column in fields)):
         if columns is not None and column not in columns:
             raise _sluice.InvalidError(f"{name} {column!r}: the columns are {', '.join(columns)}")
     feature = (dataset.features or {}).get(label)
@@ -224,11 +231,23 @@ def _class_folder(number, names):
     return f"{number:0{width}d}_{name.decode('utf-8', 'ignore')}"
 
 
-def _rows(dataset, names, image, label):
-    """(number of the row, label, bytes, suffix, what it was if it is encoded anew)"""
-    feature = (dataset.features or {}).get(image)
-    if hasattr(feature, "decode"):  # the bytes as they are
-        dataset = dataset.cast_column(image, type(feature)(decode=False))
+def _value(value, name, row):
+    """The bytes of a field's file."""
+    if value is None:
+        raise _sluice.InvalidError(f"field {name!r} of row {row} has no value")
+    if isinstance(value, dict) and set(value) == {"bytes", "path"}:
+        return _encoded(value, row)[0]
+    if isinstance(value, str):
+        return value.encode()
+    return bytes(value) if isinstance(value, (bytes, bytearray)) else json.dumps(value, ensure_ascii=False).encode()
+
+
+def _rows(dataset, names, image, label, fields):
+    """(number of the row, label, bytes, suffix, what it was if it is encoded anew, {suffix: bytes} of fields)"""
+    for column in (image, *fields):
+        feature = (dataset.features or {}).get(column)
+        if hasattr(feature, "decode"):  # the bytes as they are
+            dataset = dataset.cast_column(column, type(feature)(decode=False))
     num_classes = len(names) if names else 10 ** _width(names)
     for row, sample in enumerate(dataset):
         number = sample[label]
@@ -237,7 +256,8 @@ def _rows(dataset, names, image, label):
             raise _sluice.InvalidError(
                 f"label {number!r} of row {row} is no class from 0 to {num_classes - 1}: give a "
                 f"ClassLabel (dataset.class_encode_column({label!r})) and rows that have one")
-        yield (row, number, *_encoded(sample[image], row))
+        yield (row, number, *_encoded(sample[image], row),
+               {f".{column}": _value(sample[column], column, row) for column in fields})
 
 
 # --- writing
@@ -255,13 +275,14 @@ class _Folders:
     def __exit__(self, *error):
         pass
 
-    def write(self, row, number, data, suffix):
+    def write(self, row, number, data, suffix, values):
         into = os.path.join(self.folder, _class_folder(number, self.names))
         if number not in self.made:
             os.makedirs(into, exist_ok=True)
             self.made.add(number)
-        with open(os.path.join(into, f"{row:08d}{suffix}"), "xb") as file:
-            file.write(data)
+        for end, content in {suffix: data, **values}.items():
+            with open(os.path.join(into, f"{row:08d}{end}"), "xb") as file:
+                file.write(content)
 
 
 class _Tars:
@@ -278,7 +299,7 @@ class _Tars:
         if self.tar:
             self.tar.close()
 
-    def write(self, row, number, data, suffix):
+    def write(self, row, number, data, suffix, values):
         if self.tar and self.bytes >= self.shard_bytes:
             self.tar.close()
             self.tar, self.bytes = None, 0
@@ -286,8 +307,8 @@ class _Tars:
             self.tar = tarfile.open(os.path.join(self.folder, f"shard-{self.num:06d}.tar"), "x",
                                     format=tarfile.USTAR_FORMAT)
             self.num += 1
-        for name, content in ((f"{row:08d}{suffix}", data), (f"{row:08d}.cls", b"%d" % number)):
-            member = tarfile.TarInfo(name)  # of 1970 and nobody: the same rows give the same bytes
+        for end, content in {suffix: data, ".cls": b"%d" % number, **values}.items():
+            member = tarfile.TarInfo(f"{row:08d}{end}")  # of 1970 and nobody: the same rows give the same bytes
             member.size = len(content)
             self.tar.addfile(member, io.BytesIO(content))
             self.bytes += 512 + (len(content) + 511) // 512 * 512

@@ -1,5 +1,6 @@
 import os
-from typing import Any, Optional, Union
+from typing import Any, Optional, Sequence, Union
 
 def to_sluice(dataset: Any, folder: Union[str, os.PathLike[str]], image: str = "image",
-              label: str = "label", shard_bytes: Optional[int] = None) -> int: ...
+              label: str = "label", shard_bytes: Optional[int] = None,
+              fields: Sequence[str] = ()) -> int: ...

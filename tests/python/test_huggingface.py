@@ -153,6 +153,39 @@ class StandingTest(FolderTest):
         self.write(dataset)
         self.assertEqual(self.labels_served(), [0, 12, 0, 12, 0])
 
+    def test_fields_are_files_that_index_reads(self):
+        mask = encoded(9, "PNG")
+        rows = [{**row, "caption": f"ü {i}", "meta": {"i": [i, None]}, "raw": bytes([i, 0]),
+                 "mask.png": {"bytes": mask, "path": None}} for i, row in enumerate(some(5))]
+        columns = ("caption", "meta", "raw", "mask.png")
+        features = {**dict.fromkeys(columns, object()), "image": Image(), "label": ClassLabel(NAMES)}
+        targets = [text for of in ("caption:text", "meta:json", "raw:bytes", "mask.png:mask")
+                   for text in ("--target", "." + of)]
+        for shard_bytes in (None, 1):
+            folder = f"{self.folder}-{shard_bytes}"
+            sluice.huggingface.to_sluice(Standing(rows, features), folder, shard_bytes=shard_bytes, fields=columns)
+            support.run("offload_dataset", "index", folder, *targets)
+            with sluice.numpy.Loader(folder, 4, pipeline=support.PIPELINE, workers=1, sample_ids=True,
+                                     fields=True) as loader:
+                seen = 0
+                for _, labels, fields, ids in loader:
+                    for i, sample in enumerate(ids):
+                        row = rows[int(os.path.basename(loader.path(int(sample))).split(".")[0])]
+                        self.assertEqual(labels[i], row["label"])
+                        self.assertEqual({name: values[i] for name, values in fields.items()},
+                                         {**{name: row[name] for name in columns}, "mask.png": mask})
+                        seen += 1
+            self.assertEqual(seen, 5)
+
+    def test_wrong_fields_are_named(self):
+        with self.assertRaisesRegex(ValueError, "fields 'caption': the columns are image, label"):
+            self.write(made(some(1)), fields=["caption"])
+        with self.assertRaisesRegex(ValueError, "fields 'a/b': a column becomes a suffix"):
+            self.write(made(some(1)), fields=["a/b"])
+        dataset = Standing([{**some(1)[0], "text": None}], {**made([]).features, "text": object()})
+        with self.assertRaisesRegex(ValueError, "field 'text' of row 0 has no value"):
+            self.write(dataset, fields=["text"])
+
     def test_splits_become_parts(self):
         train, val = some(6), some(3, 100)
         self.assertEqual(self.write({"train": made(train), "validation": made(val)}), 9)
