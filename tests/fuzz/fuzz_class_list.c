@@ -6,13 +6,6 @@
 #include "base/text.h"
 #include "fuzz_file.h"
 
-static const char *const names[] = {"classes.txt", NULL};
-
-static void remove_links(void)
-{
-    fuzz_remove_links(names);
-}
-
 static void check_written(const struct sluice_class_list *list)
 {
     char written[128];
@@ -34,14 +27,7 @@ static void check_written(const struct sluice_class_list *list)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static int fd = -1;
-    static char path[128];
-    if (fd < 0) {
-        fd = fuzz_file_open(names[0]);
-        snprintf(path, sizeof(path), "%s/%s", fuzz_folder, names[0]);
-        atexit(remove_links);
-    }
-    fuzz_file_set(fd, data, size);
+    const char *path = fuzz_file_put("classes.txt", data, size);
     struct sluice_class_list list = {0};
     struct sluice_err err = {{0}};
     const sluice_status status = sluice_class_list_read(path, &list, &err);

@@ -11,14 +11,8 @@
 
 #include <math.h>
 
-enum { SIZES, TIMES, FORMS, NUM_FILES };
-static const char *const names[] = {"prep_sizes.csv", "prep_times.csv", SLUICE_FORM_TABLE_FILE,
-                                    NULL};
-
-static void remove_links(void)
-{
-    fuzz_remove_links(names);
-}
+enum { SIZES, TIMES };
+static const char *const names[] = {"prep_sizes.csv", "prep_times.csv", SLUICE_FORM_TABLE_FILE};
 
 static void check_times(const struct sluice_cost_table *table)
 {
@@ -90,11 +84,11 @@ static void check_forms(const struct sluice_pipeline *pipeline)
 }
 
 /* The next part of the input, up to a line of %%. */
-static void next_part(int fd, const uint8_t **data, size_t *size)
+static void next_part(const char *name, const uint8_t **data, size_t *size)
 {
     const uint8_t *end = *size ? memmem(*data, *size, "%%\n", 3) : NULL;
     const size_t len = end ? (size_t)(end - *data) : *size;
-    fuzz_file_set(fd, *data, len);
+    (void)fuzz_file_put(name, *data, len);
     const size_t used = end ? len + 3 : len;
     *data += used;
     *size -= used;
@@ -102,16 +96,11 @@ static void next_part(int fd, const uint8_t **data, size_t *size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static int fds[NUM_FILES];
     static struct sluice_pipeline *usual;
-    if (!usual) {
+    if (!usual)
         FUZZ_CHECK(sluice_pipeline_parse(SLUICE_DEFAULT_PIPELINE, &usual, NULL) == SLUICE_OK);
-        for (int i = 0; i < NUM_FILES; i++)
-            fds[i] = fuzz_file_open(names[i]);
-        atexit(remove_links);
-    }
-    for (int i = 0; i < NUM_FILES; i++)
-        next_part(fds[i], &data, &size);
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        next_part(names[i], &data, &size);
     check_costs(usual);
     check_forms(usual);
     struct sluice_pipeline *pipeline = NULL;

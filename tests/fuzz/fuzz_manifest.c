@@ -5,13 +5,6 @@
 
 #include "fuzz_file.h"
 
-static const char *const names[] = {"read.tsv", NULL};
-
-static void remove_links(void)
-{
-    fuzz_remove_links(names);
-}
-
 static void check_whole(const struct sluice_manifest *manifest)
 {
     for (size_t i = 0; i < manifest->num_entries; i++) {
@@ -55,14 +48,7 @@ static void check_written(const struct sluice_manifest *manifest)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static int fd = -1;
-    static char path[128];
-    if (fd < 0) {
-        fd = fuzz_file_open(names[0]);
-        snprintf(path, sizeof(path), "%s/%s", fuzz_folder, names[0]);
-        atexit(remove_links);
-    }
-    fuzz_file_set(fd, data, size);
+    const char *path = fuzz_file_put("read.tsv", data, size);
     struct sluice_manifest *manifest = NULL;
     struct sluice_err err = {{0}};
     const sluice_status status = sluice_manifest_read(path, &manifest, &err);

@@ -5,15 +5,6 @@
 
 #include "fuzz_file.h"
 
-static const char *const names[] = {"read.bin", NULL};
-static char path[128];
-static int fd = -1;
-
-static void remove_links(void)
-{
-    fuzz_remove_links(names);
-}
-
 static void check_whole(const struct sluice_manifest *manifest)
 {
     const char *before = "", *last = (const char *)manifest->map + manifest->map_bytes;
@@ -35,7 +26,7 @@ static void try_file(const uint8_t *data, size_t size)
     struct sluice_manifest *manifest = NULL;
     struct sluice_err err = {{0}};
     const struct sluice_manifest_expected any = {NULL, NULL};
-    fuzz_file_set(fd, data, size);
+    const char *path = fuzz_file_put("read.bin", data, size);
     const sluice_status status = sluice_manifest_map(path, &any, &manifest, &err);
     if (status == SLUICE_OK) {
         check_whole(manifest);
@@ -48,11 +39,6 @@ static void try_file(const uint8_t *data, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    if (fd < 0) {
-        fd = fuzz_file_open(names[0]);
-        snprintf(path, sizeof(path), "%s/%s", fuzz_folder, names[0]);
-        atexit(remove_links);
-    }
     try_file(data, size);
     struct sluice_binary_header header;
     if (size < sizeof(header))

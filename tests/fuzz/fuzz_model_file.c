@@ -9,14 +9,7 @@
 #include <math.h>
 #include <sys/stat.h>
 
-static const char *const names[] = {SLUICE_MODEL_FILE, NULL};
 static struct sluice_pipeline *usual;
-
-static void remove_links(void)
-{
-    fuzz_remove_links(names);
-    sluice_pipeline_destroy(usual);
-}
 
 static void check_number(double number)
 {
@@ -67,13 +60,9 @@ static void check_model(const struct sluice_model_file *file, const struct sluic
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static int fd = -1;
-    if (fd < 0) {
+    if (!usual)
         FUZZ_CHECK(sluice_pipeline_parse(SLUICE_DEFAULT_PIPELINE, &usual, NULL) == SLUICE_OK);
-        fd = fuzz_file_open(names[0]);
-        atexit(remove_links);
-    }
-    fuzz_file_set(fd, data, size);
+    (void)fuzz_file_put(SLUICE_MODEL_FILE, data, size);
     const struct sluice_choices choices = sluice_choices_of(usual);
     struct sluice_model_file file;
     struct sluice_err err = {{0}};

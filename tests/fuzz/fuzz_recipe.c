@@ -9,12 +9,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static const char *const names[] = {"recipe.json", NULL};
-
-static void remove_links(void)
-{
-    fuzz_remove_links(names);
-}
+static const char name[] = "recipe.json";
 
 static void check_pipeline(const char *text, bool is_val)
 {
@@ -22,20 +17,14 @@ static void check_pipeline(const char *text, bool is_val)
     struct sluice_err err = {{0}};
     const sluice_status status = sluice_recipe_parse(text, is_val, &pipeline, &err);
     FUZZ_CHECK((status == SLUICE_OK) == (pipeline != NULL));
-    FUZZ_CHECK(status == SLUICE_OK || strstr(err.text, names[0]));
+    FUZZ_CHECK(status == SLUICE_OK || strstr(err.text, name));
     sluice_pipeline_destroy(pipeline);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static int fd = -1;
-    static char text[128];
-    if (fd < 0) {
-        fd = fuzz_file_open(names[0]);
-        snprintf(text, sizeof(text), "@%s/%s", fuzz_folder, names[0]);
-        atexit(remove_links);
-    }
-    fuzz_file_set(fd, data, size);
+    char text[140];
+    snprintf(text, sizeof(text), "@%s", fuzz_file_put(name, data, size));
     check_pipeline(text, false);
     check_pipeline(text, true);
     const struct sluice_batch_ops none = sluice_batch_ops_none();
@@ -44,7 +33,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (sluice_recipe_batch_ops(text, &ops, &err) == SLUICE_OK) {
         FUZZ_CHECK(sluice_batch_ops_check(&ops, NULL) == SLUICE_OK);
     } else {
-        FUZZ_CHECK(strstr(err.text, names[0]));
+        FUZZ_CHECK(strstr(err.text, name));
         FUZZ_CHECK(!sluice_has_batch_ops(&ops) && ops.fill == none.fill);
     }
     return 0;

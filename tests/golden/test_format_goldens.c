@@ -5,21 +5,10 @@
 #include "image/codecs/codec.h"
 #include "image/orientation.h"
 
+#include "crc32.h"
 #include "support/test.h"
 
 static struct sluice_codec *codec;
-
-/* zlib's CRC-32, as the script uses. */
-static uint32_t crc32_of(const uint8_t *bytes, size_t len)
-{
-    uint32_t crc = 0xFFFFFFFFu;
-    for (size_t i = 0; i < len; i++) {
-        crc ^= bytes[i];
-        for (int bit = 0; bit < 8; bit++)
-            crc = crc >> 1 ^ (crc & 1 ? 0xEDB88320u : 0);
-    }
-    return ~crc;
-}
 
 static uint8_t *read_golden(const char *name, size_t *len)
 {

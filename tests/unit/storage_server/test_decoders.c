@@ -145,6 +145,12 @@ static struct sluice_decoder *create(double timeout_s)
     return decoder;
 }
 
+static void end(struct sluice_decoder *decoder)
+{
+    sluice_decoder_destroy(decoder);
+    sluice_decoders_close(decoders);
+}
+
 static sluice_status run(struct sluice_decoder *decoder, const char *path, bool *has_ended,
                          struct sluice_err *err)
 {
@@ -239,8 +245,7 @@ TEST(a_sample_that_ends_several_is_to_blame)
     CU_ASSERT_EQUAL(sluice_decoders_count(decoders).ends[SLUICE_DECODER_CRASHED], SUSPECTS_DEATHS);
     now_ns += SUSPECTS_FORGET_NS; /* another chance, and it does it again */
     CU_ASSERT_EQUAL(run(decoder, "bad.jpg", &has_ended, NULL), SLUICE_E_IO);
-    sluice_decoder_destroy(decoder);
-    sluice_decoders_close(decoders);
+    end(decoder);
 }
 
 /* On a machine that is busy, or was stopped, any sample may do so. */
@@ -256,8 +261,7 @@ TEST(a_sample_whose_decoders_had_no_cpu_is_not_to_blame)
         now_ns += DECODER_MOST_WAIT_NS;
         CHECK_OK(run(decoder, "good.jpg", &has_ended, NULL));
     }
-    sluice_decoder_destroy(decoder);
-    sluice_decoders_close(decoders);
+    end(decoder);
 }
 
 /* However often another program has the CPU meanwhile. */
@@ -278,8 +282,7 @@ TEST(a_sample_at_which_several_spin_is_to_blame)
     } while (status == SLUICE_E_IO);
     CU_ASSERT_EQUAL(status, SLUICE_E_CORRUPT);
     CU_ASSERT(num >= SUSPECTS_DEATHS);
-    sluice_decoder_destroy(decoder);
-    sluice_decoders_close(decoders);
+    end(decoder);
 }
 
 /* Answers the trial, and then no request. */
@@ -315,8 +318,7 @@ TEST(those_that_die_at_once_come_back_slowly)
         wait_ns = 2 * wait_ns < DECODER_MOST_WAIT_NS ? 2 * wait_ns : DECODER_MOST_WAIT_NS;
     }
     CU_ASSERT_EQUAL(sluice_decoders_count(decoders).missed, 24);
-    sluice_decoder_destroy(decoder);
-    sluice_decoders_close(decoders);
+    end(decoder);
 }
 
 static void exit_at_once(int socket, uint8_t *region, const struct sluice_decoder_limits *limits)
@@ -350,8 +352,7 @@ TEST(cpu_time_counts_as_the_workers)
     CHECK_OK(run(decoder, "1", &has_ended, NULL));
     CU_ASSERT(sluice_thread_cpu_ns() - thread_ns >= 25000000);
     CU_ASSERT(sluice_process_cpu_ns() - process_ns >= 25000000);
-    sluice_decoder_destroy(decoder);
-    sluice_decoders_close(decoders);
+    end(decoder);
 }
 
 static pid_t parent_of(pid_t pid)
@@ -388,8 +389,7 @@ TEST(without_the_fork_server_files_are_sent)
         CU_ASSERT_FALSE(has_ended);
         now_ns += DECODER_MOST_WAIT_NS;
     }
-    sluice_decoder_destroy(decoder);
-    sluice_decoders_close(decoders);
+    end(decoder);
 }
 
 static void *run_many(void *ctx)

@@ -2,6 +2,7 @@
 
 #include "image/codecs/codec.h"
 #include "rpc/rpc_server.h"
+#include "support/test.h"
 #include "wire/wire.h"
 
 #include <pthread.h>
@@ -64,6 +65,17 @@ void fake_dataset_clear(struct fake_dataset *dataset)
     free(dataset->files);
     sluice_manifest_destroy(dataset->manifest);
     *dataset = (struct fake_dataset){0};
+}
+
+int fake_dataset_main(struct fake_dataset *dataset, size_t num_samples,
+                      struct sluice_pipeline **pipeline)
+{
+    fake_dataset_make(dataset, num_samples, SIZE_MAX);
+    REQUIRE(sluice_pipeline_parse(FAKE_PIPELINE, pipeline, NULL));
+    const int code = sluice_test_main();
+    sluice_pipeline_destroy(*pipeline);
+    fake_dataset_clear(dataset);
+    return code;
 }
 
 struct fake_server {

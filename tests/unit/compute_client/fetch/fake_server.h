@@ -28,6 +28,10 @@ struct fake_dataset {
 void fake_dataset_make(struct fake_dataset *dataset, size_t num_samples, size_t corrupt);
 void fake_dataset_clear(struct fake_dataset *dataset);
 
+/* Runs the program's tests over such a dataset and FAKE_PIPELINE; its exit code. */
+int fake_dataset_main(struct fake_dataset *dataset, size_t num_samples,
+                      struct sluice_pipeline **pipeline);
+
 enum fake_action {
     FAKE_SEND,
     FAKE_KEEP,  /* never answers this request */

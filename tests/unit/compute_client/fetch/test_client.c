@@ -405,11 +405,5 @@ TEST(only_what_may_pass_is_tried_again)
 int main(void)
 {
     sluice_log_set_level(SLUICE_LOG_ERROR);
-    fake_dataset_make(&dataset, 10, SIZE_MAX);
-    if (sluice_pipeline_parse(FAKE_PIPELINE, &pipeline, NULL) != SLUICE_OK)
-        return 1;
-    const int failed = sluice_test_main();
-    sluice_pipeline_destroy(pipeline);
-    fake_dataset_clear(&dataset);
-    return failed;
+    return fake_dataset_main(&dataset, 10, &pipeline);
 }

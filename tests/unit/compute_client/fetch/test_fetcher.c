@@ -279,11 +279,5 @@ TEST(rejects_no_items_and_no_window)
 int main(void)
 {
     sluice_log_set_level(SLUICE_LOG_ERROR);
-    fake_dataset_make(&dataset, NUM_SAMPLES, SIZE_MAX);
-    if (sluice_pipeline_parse(FAKE_PIPELINE, &pipeline, NULL) != SLUICE_OK)
-        return 1;
-    const int failed = sluice_test_main();
-    sluice_pipeline_destroy(pipeline);
-    fake_dataset_clear(&dataset);
-    return failed;
+    return fake_dataset_main(&dataset, NUM_SAMPLES, &pipeline);
 }

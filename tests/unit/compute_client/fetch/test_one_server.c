@@ -942,11 +942,5 @@ TEST(replies_that_nobody_asked_for_do_not_use_up_the_credit)
 int main(void)
 {
     sluice_log_set_level(SLUICE_LOG_ERROR);
-    fake_dataset_make(&dataset, NUM_SAMPLES, SIZE_MAX);
-    if (sluice_pipeline_parse(FAKE_PIPELINE, &pipeline, NULL) != SLUICE_OK)
-        return 1;
-    const int failed = sluice_test_main();
-    sluice_pipeline_destroy(pipeline);
-    fake_dataset_clear(&dataset);
-    return failed;
+    return fake_dataset_main(&dataset, NUM_SAMPLES, &pipeline);
 }

@@ -547,11 +547,5 @@ TEST(a_name_that_does_not_resolve_is_waited_for)
 
 int main(void)
 {
-    fake_dataset_make(&dataset, NUM_SAMPLES, SIZE_MAX);
-    if (sluice_pipeline_parse(FAKE_PIPELINE, &pipeline, NULL) != SLUICE_OK)
-        return 1;
-    const int result = sluice_test_main();
-    sluice_pipeline_destroy(pipeline);
-    fake_dataset_clear(&dataset);
-    return result;
+    return fake_dataset_main(&dataset, NUM_SAMPLES, &pipeline);
 }
