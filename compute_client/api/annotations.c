@@ -1,9 +1,16 @@
 #include "sluice/sluice.h"
 
+#include "base/buf.h"
+#include "base/error.h"
+#include "image/codecs/codec.h"
+#include "image/orientation.h"
+#include "op/geometry.h"
+
 #include <math.h>
 #include <stdint.h>
 
-/* Boxes and keypoints, moved by the matrix of a row's geometry.  In double, rounded at the end. */
+/* Boxes, keypoints and masks, moved by the matrix of a row's geometry.  In double, rounded at the
+ * end. */
 
 /* False: the matrix shows the point nowhere. */
 static bool move_point(const double m[9], double x, double y, double *u, double *v)
@@ -76,4 +83,50 @@ void sluice_move_keypoints(const double matrix[9], uint32_t height, uint32_t wid
         if (dim == 3)
             moved[2] = is_there ? visibility : 0;
     }
+}
+
+/* The least part of a pixel that counts.  A point on the edge of two pixels, as where a resize halves
+ * an image, belongs to the second, however the inverse is rounded. */
+#define EDGE 1e-7
+
+static void sample_nearest(const double m[9], const uint8_t *in, uint32_t in_width,
+                           uint32_t in_height, uint32_t height, uint32_t width, uint8_t fill,
+                           uint8_t *out)
+{
+    for (uint32_t y = 0; y < height; y++) {
+        for (uint32_t x = 0; x < width; x++) {
+            const double u = x + 0.5, v = y + 0.5, w = m[6] * u + m[7] * v + m[8];
+            const double from_x = (m[0] * u + m[1] * v + m[2]) / w + EDGE;
+            const double from_y = (m[3] * u + m[4] * v + m[5]) / w + EDGE;
+            const bool is_in =
+                from_x >= 0 && from_y >= 0 && from_x < in_width && from_y < in_height;
+            *out++ = is_in ? in[(size_t)from_y * in_width + (size_t)from_x] : fill;
+        }
+    }
+}
+
+sluice_status sluice_move_mask(const struct sluice_geometry *geometry, const void *mask,
+                               size_t mask_bytes, uint32_t height, uint32_t width, uint8_t fill,
+                               uint8_t *out, struct sluice_err *err)
+{
+    const bool is_turned = sluice_orientation_swaps(geometry->orientation);
+    const uint32_t file_width = is_turned ? geometry->height : geometry->width;
+    const uint32_t file_height = is_turned ? geometry->width : geometry->height;
+    struct sluice_image_info info;
+    sluice_status status = sluice_image_probe(mask, mask_bytes, &info, err);
+    if (status != SLUICE_OK)
+        return status;
+    if (info.width != file_width || info.height != file_height)
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "a mask of %u x %u pixels for an image of %u x %u", info.width,
+                           info.height, file_width, file_height);
+    struct sluice_buf *values = NULL;
+    status = sluice_png_decode_mask(mask, mask_bytes, &values, err);
+    if (status != SLUICE_OK)
+        return status;
+    double inverse[9];
+    sluice_matrix_invert(geometry->matrix, inverse);
+    sample_nearest(inverse, values->data, file_width, file_height, height, width, fill, out);
+    sluice_buf_unref(values);
+    return SLUICE_OK;
 }

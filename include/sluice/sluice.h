@@ -373,6 +373,7 @@ struct sluice_geometry {
      * All 0: every pixel of the row shows the same point. */
     double matrix[9];
     uint32_t height, width; /* of the file's image, upright if the pipeline turns it */
+    uint32_t orientation;   /* EXIF's, 1 to 8, of what is turned; 5 to 8 swap height and width */
     /* The box that the first cropping op kept, in pixels of its input, or with fit_bucket of its
      * input resized; the whole image if none crops. */
     uint32_t crop_top, crop_left, crop_height, crop_width;
@@ -564,6 +565,17 @@ SLUICE_API size_t sluice_move_boxes(const double matrix[9], uint32_t height, uin
 SLUICE_API void sluice_move_keypoints(const double matrix[9], uint32_t height, uint32_t width,
                                       const float *points, size_t num_points, unsigned dim,
                                       float *moved);
+
+/* Moves a mask, a PNG of as many pixels as the file's image as stored, with one channel of at most 8
+ * bits: each pixel of the row gets the number at the point that its centre shows, an index of the
+ * palette or a gray value as stored, and `fill` outside.  `geometry` is of the row, whose height x
+ * width bytes go to `out`.  SLUICE_E_INVALID: the mask has another size.  SLUICE_E_UNSUPPORTED,
+ * SLUICE_E_CORRUPT: another image, or a bad one.  Pure; any thread. */
+SLUICE_API SLUICE_MUST_USE sluice_status sluice_move_mask(const struct sluice_geometry *geometry,
+                                                          const void *mask, size_t mask_bytes,
+                                                          uint32_t height, uint32_t width,
+                                                          uint8_t fill, uint8_t *out,
+                                                          struct sluice_err *err);
 
 /* --- server --- */
 

@@ -170,6 +170,7 @@ void sluice_pipeline_geometry(const struct sluice_pipeline *pipeline,
     append_turn(made.matrix, image->orientation, size);
     if (sluice_orientation_swaps(image->orientation))
         size = (struct sluice_size){image->height, image->width};
+    made.orientation = image->orientation;
     made.width = made.crop_width = size.width;
     made.height = made.crop_height = size.height;
     bool has_crop = false;

@@ -63,7 +63,7 @@ class Batches:
     def __init__(self, source, batch_size, *, seed=0, mode=None, pipeline=None, rank=None,
                  world_size=None, drop_last=False, shuffle=True, part="train", sampler=None,
                  on_error="skip", workers=None, pinned_device=-1, targets=False, fields=False, geometry=False,
-                 annotations="row", min_box=(1, 1), recipe=None,
+                 annotations="row", min_box=(1, 1), mask_fill=255, recipe=None,
                  _does_batch_ops=False, python_tail=None, python_tail_shape=None, python_tail_dtype=None,
                  python_tail_workers=None, **options):
         self._tail = self._tail_of(python_tail, python_tail_shape, python_tail_dtype, python_tail_workers, seed,
@@ -94,7 +94,9 @@ class Batches:
         if annotations not in ("row", "file"):
             raise _sluice.InvalidError(f"annotations={annotations!r}: 'row' or 'file'")
         self._moves_boxes = geometry and annotations == "row"
-        self._min_box = tuple(map(float, min_box))
+        self._min_box, self._mask_fill = tuple(map(float, min_box)), operator.index(mask_fill)
+        if not 0 <= self._mask_fill <= 255:
+            raise _sluice.InvalidError(f"mask_fill={mask_fill}: 0 to 255")
         if len(self._min_box) != 2 or not all(least >= 0 for least in self._min_box):
             raise _sluice.InvalidError(f"min_box={min_box!r}: the least side and the least area of a box")
 
@@ -196,7 +198,11 @@ class Batches:
             values = self._loader.values(batch, field.number)
             if views is None or field.kind not in _fields.MOVED:
                 return _fields.made_of(field, values, batch.num_rows, from_buffer)
-            made = tuple(_fields.moved_of(field, values, view, self._min_box, from_buffer) for view in views)
+            if field.kind == "mask":
+                made = tuple(from_buffer(batch.masks(i, values, self._mask_fill), "uint8").reshape((-1, *view[1:]))
+                             for i, view in enumerate(views))
+            else:
+                made = tuple(_fields.moved_of(field, values, view, self._min_box, from_buffer) for view in views)
             return made if self._has_views else made[0]
 
         return {field.name: made_of(field) for field in self._chosen}

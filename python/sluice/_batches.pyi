@@ -23,7 +23,7 @@ class Batches(Generic[_T]):
                  sampler: Optional[Iterable[int]] = None, on_error: str = "skip",
                  workers: Optional[int] = None, pinned_device: int = -1,
                  targets: bool = False, fields: Union[bool, Sequence[str]] = False,
-                 annotations: str = "row", min_box: tuple[float, float] = (1, 1),
+                 annotations: str = "row", min_box: tuple[float, float] = (1, 1), mask_fill: int = 255,
                  geometry: bool = False, recipe: Any = None,
                  python_tail: Optional[Callable[..., Any]] = None,
                  python_tail_shape: Optional[Sequence[int]] = None, python_tail_dtype: Any = None,

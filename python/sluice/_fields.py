@@ -40,7 +40,7 @@ def made_of(field, values, num_rows, from_buffer):
     return [json.loads(value) for value in values] if field.kind == "json" else values
 
 
-MOVED = ("boxes", "keypoints")  # kinds of which moved_of() makes what the rows show
+MOVED = ("boxes", "keypoints", "mask")  # kinds that come as the rows show them
 
 
 def moved_of(field, values, view, min_box, from_buffer):

@@ -10,7 +10,7 @@ class Loader(Batches[tuple[Any, ...]]):
     def __init__(self, source: _Source, batch_size: int, *,
                  sample_ids: bool = False, targets: bool = False,
                  fields: Union[bool, Sequence[str]] = False, geometry: bool = False, annotations: str = "row",
-                 min_box: tuple[float, float] = (1, 1),
+                 min_box: tuple[float, float] = (1, 1), mask_fill: int = 255,
                  devices: Optional[Sequence[jax.Device]] = None,
                  sharding: Optional[jax.sharding.NamedSharding] = None,
                  rank: Optional[int] = None, world_size: Optional[int] = None,

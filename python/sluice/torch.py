@@ -59,9 +59,11 @@ class Loader(Batches):
                     [total, 4] (x1 y1 x2 y2 in pixels of the file), "labels" int64 [total] and "offsets" int64
                     [rows + 1]: those of row i are offsets[i]:offsets[i + 1]; keypoints a dict of "keypoints", float32
                     [total, points, 3], and "offsets". Tensors are on the device. loader.fields has the kinds by name
-    annotations     with geometry, what boxes and keypoints of fields are: "row", as the rows show them, with several
-                    views a tuple of one for each; or "file", as without geometry.  "row" leaves boxes out, and adds
-                    "kept", int64 [total]: their places among those of the files
+    annotations     with geometry, what boxes, keypoints and masks of fields are: "row", as the rows show them, with
+                    several views a tuple of one for each; or "file", as without geometry.  "row" leaves boxes out,
+                    and adds "kept", int64 [total]: their places among those of the files; masks are uint8 [rows,
+                    height, width], of PNGs with one channel (indices of a palette, or gray)
+    mask_fill       of pixels outside the mask
     min_box         the least side and the least area of such a box, in pixels of the row
     sample_ids      yield int64 [rows], the samples' places in the dataset
     paths           yield a list of the samples' paths

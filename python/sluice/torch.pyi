@@ -10,7 +10,7 @@ class Loader(Batches[tuple[Any, ...]]):
     def __init__(self, source: _Source, batch_size: int, *,
                  targets: bool = False,
                  fields: Union[bool, Sequence[str]] = False, sample_ids: bool = False, paths: bool = False, geometry: bool = False, annotations: str = "row",
-                 min_box: tuple[float, float] = (1, 1),
+                 min_box: tuple[float, float] = (1, 1), mask_fill: int = 255,
                  rank: Optional[int] = None,
                  world_size: Optional[int] = None,
                  device: Union[None, str, int, torch.device] = None,

@@ -1,5 +1,6 @@
 #include "extension.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -124,5 +125,62 @@ PyObject *module_move_keypoints(PyObject *module, PyObject *args)
         memcpy(matrix, r.matrices + row * sizeof(matrix), sizeof(matrix));
         sluice_move_keypoints(matrix, r.height, r.width, points, (end - first) * num, dim, points);
     }
+    return made;
+}
+
+/* The masks of a batch's rows, files in a list, into `out`.  False with an exception set. */
+static bool move_masks(const struct sluice_batch *batch, unsigned view,
+                       const struct sluice_geometry *rows, PyObject *list, uint8_t fill,
+                       uint8_t *out)
+{
+    const struct sluice_view size = sluice_batch_view(batch, view);
+    const size_t row_bytes = (size_t)size.height * size.width;
+    for (uint32_t row = 0; row < batch->num_rows; row++) {
+        char *mask;
+        Py_ssize_t len;
+        PyObject *file = PyList_GetItem(list, row);
+        if (!file || PyBytes_AsStringAndSize(file, &mask, &len))
+            return false;
+        Py_INCREF(file); /* the list may change meanwhile */
+        struct sluice_err err = {{0}};
+        sluice_status status;
+        Py_BEGIN_ALLOW_THREADS;
+        status = sluice_move_mask(&rows[row], mask, (size_t)len, size.height, size.width, fill,
+                                  out + row * row_bytes, &err);
+        Py_END_ALLOW_THREADS;
+        Py_DECREF(file);
+        if (status != SLUICE_OK) {
+            struct sluice_err of_row = {{0}};
+            snprintf(of_row.text, sizeof(of_row.text), "mask of sample %llu: %.500s",
+                     (unsigned long long)batch->ids[row], err.text);
+            raise_status(status, &of_row);
+            return false;
+        }
+    }
+    return true;
+}
+
+PyObject *batch_masks(PyObject *self, PyObject *args)
+{
+    unsigned view;
+    unsigned char fill;
+    PyObject *list;
+    struct held *held = batch_held(self);
+    if (!held || !PyArg_ParseTuple(args, "IO!b:masks", &view, &PyList_Type, &list, &fill))
+        return NULL;
+    const struct sluice_batch *batch = held->batch;
+    const struct sluice_geometry *rows = sluice_batch_geometry(batch, view);
+    if (!rows)
+        return raise_text(SLUICE_E_INVALID, "masks: a batch without geometry, or no such view");
+    if (PyList_Size(list) != (Py_ssize_t)batch->num_rows)
+        return PyErr_Format(PyExc_ValueError, "%zd masks for %u rows", PyList_Size(list),
+                            batch->num_rows);
+    const struct sluice_view size = sluice_batch_view(batch, view);
+    PyObject *made = PyByteArray_FromStringAndSize(
+        NULL, (Py_ssize_t)((size_t)size.height * size.width * batch->num_rows));
+    held_ref(held);
+    if (made && !move_masks(batch, view, rows, list, fill, (uint8_t *)PyByteArray_AsString(made)))
+        Py_CLEAR(made);
+    held_unref(held);
     return made;
 }

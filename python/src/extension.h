@@ -120,6 +120,7 @@ int add_plain_type(PyObject *module, PyType_Spec *spec, const char *name);
 /* annotations.c, draws.c: functions of the module. */
 PyObject *module_move_boxes(PyObject *module, PyObject *args);
 PyObject *module_move_keypoints(PyObject *module, PyObject *args);
+PyObject *batch_masks(PyObject *self, PyObject *args); /* of a Batch */
 PyObject *module_draw_mix(PyObject *module, PyObject *args);
 PyObject *module_fill_normals(PyObject *module, PyObject *args);
 PyObject *module_normal_quantiles(PyObject *module, PyObject *unused);

@@ -32,6 +32,18 @@ static void check_part(struct sluice_codec *codec, const uint8_t *data, size_t s
     sluice_buf_unref(part.pixels);
 }
 
+/* A mask is an image that decodes, with a number for each pixel. */
+static void check_mask(const uint8_t *data, size_t size, const struct sluice_image_info *info,
+                       sluice_status want)
+{
+    struct sluice_buf *values = NULL;
+    if ((uint64_t)info->width * info->height > 64 * 1024 ||
+        sluice_png_decode_mask(data, size, &values, NULL) != SLUICE_OK)
+        return;
+    FUZZ_CHECK(want == SLUICE_OK && values->len == (size_t)info->width * info->height);
+    sluice_buf_unref(values);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static struct sluice_codec *codec;
@@ -55,6 +67,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     if (probe_status == SLUICE_OK)
         check_part(codec, data, size, &info, status, &rgb);
+    if (probe_status == SLUICE_OK)
+        check_mask(data, size, &info, status);
     sluice_buf_unref(rgb.pixels);
     return 0;
 }

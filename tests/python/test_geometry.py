@@ -259,6 +259,74 @@ class GeometryTest(unittest.TestCase):
             with self.assertRaisesRegex(sluice.InvalidError, words):
                 sluice.numpy.Loader(root, 5, pipeline=PLAIN, fields=True, geometry=True, **wrong)
 
+    def test_masks_come_as_the_rows_show_them(self):
+        """Pillow's crop, nearest resize and flip of the masks, by the images' draws."""
+        root = pathlib.Path(tempfile.mkdtemp(dir=self.folder)) / "masks"
+        (root / "class").mkdir(parents=True)
+        rng, masks = numpy.random.default_rng(4), {}
+        for i in range(NUM):
+            width, height = size_of(i)
+            mask = Image.fromarray(rng.integers(0, 200 if i % 2 else 4, (height, width)).astype(numpy.uint8))
+            if i % 2 == 0:
+                mask = mask.convert("P")
+                mask.putdata(rng.integers(0, 4, width * height).tolist())
+                mask.putpalette([0, 0, 0, 255, 0, 0, 0, 255, 0, 9, 9, 9])
+            Image.new("RGB", (width, height)).save(root / f"class/{i:02}.jpg")
+            mask.save(root / f"class/{i:02}.mask.png")
+            masks[f"class/{i:02}.jpg"] = mask
+        support.run("offload_dataset", "index", root, "--target", "mask=.mask.png:mask")
+        pipelines = ("random_resized_crop=40x50:scale=0.1-1,hflip", "resize=30x90,vflip,hflip", "random_crop=70:padding=9,hflip")
+        with support.Server(root) as server:
+            for pipeline in pipelines:
+                for module, source, options in ((sluice.numpy, root, {}), (sluice.torch, root, {"mask_fill": 7}),
+                                                (sluice.numpy, server.address, {"mode": "remote_alloff"})):
+                    with self.subTest(pipeline, **options), module.Loader(
+                            source, 5, pipeline=f"decode,{pipeline}", fields=["mask"], geometry=True, sample_ids=True,
+                            **options) as loader:
+                        num_edges = 0
+                        for images, _, fields, ids, geometry in loader:
+                            found = numpy.asarray(fields["mask"])
+                            self.assertEqual(found.dtype, numpy.uint8)
+                            self.assertEqual(list(found.shape), [len(ids), *loader.info["views"][0]])
+                            for row, sample, matrix in zip(found, ids.tolist(), numpy.asarray(geometry["matrix"])):
+                                mask = masks[loader.path(sample)]
+                                draws = loader.draws([sample], sizes=[mask.size])[0]
+                                want = self.of_pillow(mask, draws, options.get("mask_fill", 255))
+                                v, u = numpy.mgrid[:row.shape[0], :row.shape[1]] + 0.5
+                                points = numpy.linalg.inv(matrix) @ [u.ravel(), v.ravel(), 1 + 0 * u.ravel()]
+                                is_edge = (abs(points - points.round())[:2].min(axis=0) < 1e-6).reshape(row.shape)
+                                self.assertTrue((row == numpy.asarray(want))[~is_edge].all())
+                                num_edges += is_edge.mean()
+                        self.assertLess(num_edges, NUM / 4)
+        views = "decode,views([resize=30x20],[center_crop=9])"
+        with sluice.numpy.Loader(root, 5, pipeline=views, fields=True, geometry=True) as loader:
+            fields = next(iter(loader))[2]
+            self.assertEqual([mask.shape for mask in fields["mask"]], [(5, 30, 20), (5, 9, 9)])
+        with sluice.numpy.Loader(root, 5, pipeline=views, fields=True) as loader:
+            self.assertTrue(all(mask.startswith(b"\x89PNG") for mask in next(iter(loader))[2]["mask"]))
+        ramp(90, 90).save(root / "class/01.mask.png")
+        support.run("offload_dataset", "index", root, "--target", "mask=.mask.png:mask")
+        with sluice.numpy.Loader(root, NUM, pipeline=views, fields=True, geometry=True) as loader:
+            with self.assertRaisesRegex(sluice.Error, "mask of sample 1: a mask of 90 x 90 pixels for an image of 97 x 137"):
+                next(iter(loader))
+
+    @staticmethod
+    def of_pillow(mask, draws, fill):
+        for op in draws:
+            if "from" in op:
+                box, keep = op["from"], op["keep"]
+                left, top = box["left"], box["top"]
+                mask = mask.crop((left, top, left + box["width"], top + box["height"]))
+                if "to" in op:
+                    mask = mask.resize(op["to"], Image.NEAREST)
+                if "at" in op:
+                    canvas = Image.new(mask.mode, op["size"], fill)
+                    canvas.paste(mask, op["at"])
+                    mask = canvas
+            elif op["op"] == "vflip" or op.get("mirrored"):
+                mask = mask.transpose(Image.FLIP_TOP_BOTTOM if op["op"] == "vflip" else Image.FLIP_LEFT_RIGHT)
+        return mask
+
     def test_keypoints(self):
         matrices = numpy.stack([numpy.eye(3), numpy.float64([[-1, 0, 10], [0, 2, 0], [0, 0, 1]])])
         points = numpy.float32([[[1, 2, 2], [20, 2, 2]], [[1, 2, 1], [0, 0, 0]], [[4, 4, 2], [4, 6, 2]]])

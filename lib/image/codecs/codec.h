@@ -54,6 +54,14 @@ void sluice_codec_set_index(struct sluice_codec *codec, const struct sluice_jpeg
 /* Whether an index can make decoding faster on this machine. */
 bool sluice_codec_uses_index(void);
 
+/* Decodes a mask, a PNG of one channel of at most 8 bits: *values is a new buffer of width x height
+ * numbers as the file stores them, indices of a palette or gray values that are not scaled.
+ * SLUICE_E_UNSUPPORTED: another image, or one above Pillow's limit of pixels; the rest as
+ * sluice_codec_decode(). */
+SLUICE_MUST_USE sluice_status sluice_png_decode_mask(const uint8_t *bytes, size_t len,
+                                                     struct sluice_buf **values,
+                                                     struct sluice_err *err);
+
 /* Options of the encoder; {0} is a good default (baseline, 4:2:0). */
 struct sluice_jpeg_encode_options {
     int quality;        /* 1 .. 100; 0: 90 */

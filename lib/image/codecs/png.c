@@ -79,6 +79,7 @@ struct png_decode_job {
     struct sluice_decode_budget budget;
     struct sluice_buf_pool *pool;
     struct sluice_buf *pixels; /* owned until the job has succeeded */
+    bool is_mask;              /* one number for each pixel, as stored */
 };
 
 /* So that 16 kB, of which deflate makes 17 MB at most, are a reason to look at the clock. */
@@ -184,11 +185,13 @@ static sluice_status png_decode_job_run(struct png_decode_job *job, uint32_t wid
     const int num_passes = png_set_interlace_handling(png);
     png_read_update_info(png, job->info);
 
+    const size_t stride = (size_t)width * (job->is_mask ? 1 : 3);
     const sluice_status status =
-        sluice_image_alloc_rgb(job->pool, width, height, &job->pixels, err);
+        job->is_mask ? sluice_buf_create(NULL, stride * height, &job->pixels, err)
+                     : sluice_image_alloc_rgb(job->pool, width, height, &job->pixels, err);
     if (status != SLUICE_OK)
         return status;
-    const size_t stride = (size_t)width * 3;
+    job->pixels->len = stride * height;
     if (png_get_rowbytes(png, job->info) > stride)
         png_error(png, "unexpected row size");
     uint8_t lut[256][3];
@@ -198,7 +201,7 @@ static sluice_status png_decode_job_run(struct png_decode_job *job, uint32_t wid
             uint8_t *row = job->pixels->data + y * stride;
             spend(job, width);
             png_read_row(png, row, NULL);
-            if (pass == num_passes - 1)
+            if (pass == num_passes - 1 && !job->is_mask)
                 widen_row(row, width, kind, (const uint8_t(*)[3])lut);
         }
     }
@@ -250,31 +253,58 @@ static sluice_status probe(const uint8_t *bytes, size_t len, struct sluice_image
     return SLUICE_OK;
 }
 
-static sluice_status decode(const struct sluice_image_info *info, const uint8_t *bytes, size_t len,
-                            struct sluice_buf_pool *pool, struct sluice_rgb *rgb,
-                            struct sluice_err *err)
+/* Decodes the image of the header to job->pixels. */
+static sluice_status run(struct png_decode_job *job, const struct sluice_image_info *info,
+                         const uint8_t *bytes, size_t len, struct sluice_err *err)
 {
     sluice_status status = check_header_chunks(bytes, len, err);
     if (status != SLUICE_OK)
         return status;
-    struct png_decode_job job = {
-        .bytes = bytes,
-        .left = len,
-        .pool = pool,
-    };
-    sluice_decode_budget_start(&job.budget, (uint64_t)info->width * info->height);
-    job.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &job.errors, png_jump_out,
-                                     png_ignore_warning);
-    job.info = job.png ? png_create_info_struct(job.png) : NULL;
-    if (job.info)
-        status = png_decode_job_run(&job, info->width, info->height, err);
+    job->bytes = bytes;
+    job->left = len;
+    sluice_decode_budget_start(&job->budget, (uint64_t)info->width * info->height);
+    job->png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &job->errors, png_jump_out,
+                                      png_ignore_warning);
+    job->info = job->png ? png_create_info_struct(job->png) : NULL;
+    if (job->info)
+        status = png_decode_job_run(job, info->width, info->height, err);
     else
         status = sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a PNG decoder");
-    png_destroy_read_struct(&job.png, &job.info, NULL);
+    png_destroy_read_struct(&job->png, &job->info, NULL);
+    if (status != SLUICE_OK)
+        sluice_buf_unref(job->pixels);
+    return status;
+}
+
+static sluice_status decode(const struct sluice_image_info *info, const uint8_t *bytes, size_t len,
+                            struct sluice_buf_pool *pool, struct sluice_rgb *rgb,
+                            struct sluice_err *err)
+{
+    struct png_decode_job job = {.pool = pool};
+    const sluice_status status = run(&job, info, bytes, len, err);
     if (status == SLUICE_OK)
         *rgb = (struct sluice_rgb){info->width, info->height, job.pixels};
-    else
-        sluice_buf_unref(job.pixels);
+    return status;
+}
+
+sluice_status sluice_png_decode_mask(const uint8_t *bytes, size_t len, struct sluice_buf **values,
+                                     struct sluice_err *err)
+{
+    struct sluice_image_info info;
+    sluice_status status = sluice_image_probe(bytes, len, &info, err);
+    if (status != SLUICE_OK)
+        return status;
+    const bool is_png = info.format == SLUICE_IMAGE_PNG;
+    if (!is_png || info.num_components != 1 || bytes[24] > 8) /* the depth in IHDR */
+        return sluice_fail(err, SLUICE_E_UNSUPPORTED,
+                           "a mask is a PNG of one channel of at most 8 bits");
+    if ((uint64_t)info.width * info.height > SLUICE_IMAGE_MAX_PIXELS)
+        return sluice_fail(err, SLUICE_E_UNSUPPORTED, "a mask of %u x %u pixels is over the limit",
+                           info.width, info.height);
+    struct png_decode_job job = {.is_mask = true};
+    status = run(&job, &info, bytes, len, err);
+    if (status == SLUICE_OK)
+        *values = job.pixels;
     return status;
 }
 

@@ -144,3 +144,54 @@ TEST(keypoints_of_two_numbers_may_lie_outside)
     for (int i = 0; i < 4; i++)
         CU_ASSERT(isnan(points[i]));
 }
+
+/* 3 x 2 pixels: 7 255 21 / 0 19 3. */
+static const uint8_t mask_file[] = {
+    0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a, 0x00, 0x00, 0x00, 0x0d, 0x49, 0x48, 0x44,
+    0x52, 0x00, 0x00, 0x00, 0x03, 0x00, 0x00, 0x00, 0x02, 0x08, 0x00, 0x00, 0x00, 0x00, 0xb8,
+    0x1f, 0x39, 0xc6, 0x00, 0x00, 0x00, 0x10, 0x49, 0x44, 0x41, 0x54, 0x78, 0x9c, 0x63, 0x60,
+    0xff, 0x2f, 0xca, 0xc0, 0x20, 0xcc, 0x0c, 0x00, 0x06, 0xc5, 0x01, 0x32, 0x05, 0xf6, 0x1b,
+    0xb8, 0x00, 0x00, 0x00, 0x00, 0x49, 0x45, 0x4e, 0x44, 0xae, 0x42, 0x60, 0x82};
+
+static void check_mask(const struct sluice_geometry *geometry, uint32_t height, uint32_t width,
+                       const uint8_t *want)
+{
+    uint8_t out[64];
+    CU_ASSERT_FATAL(height * width <= sizeof(out));
+    CHECK_OK(
+        sluice_move_mask(geometry, mask_file, sizeof(mask_file), height, width, 99, out, NULL));
+    CU_ASSERT_EQUAL(memcmp(out, want, (size_t)height * width), 0);
+}
+
+TEST(masks_are_sampled_at_the_centres_of_pixels)
+{
+    struct sluice_geometry g = {
+        .matrix = {1, 0, 0, 0, 1, 0, 0, 0, 1}, .height = 2, .width = 3, .orientation = 1};
+    check_mask(&g, 2, 3, (const uint8_t[]){7, 255, 21, 0, 19, 3});
+    /* Twice as large, then a flip and two rows of padding above. */
+    const double twice[9] = {2, 0, 0, 0, 2, 0, 0, 0, 1}, flip[9] = {-1, 0, 3, 0, 1, 2, 0, 0, 1};
+    memcpy(g.matrix, twice, sizeof(twice));
+    check_mask(&g, 2, 6, (const uint8_t[]){7, 7, 255, 255, 21, 21, 7, 7, 255, 255, 21, 21});
+    memcpy(g.matrix, flip, sizeof(flip));
+    check_mask(&g, 3, 3, (const uint8_t[]){99, 99, 99, 99, 99, 99, 21, 255, 7});
+    /* A third of the width: the middle of three. */
+    const double third[9] = {1.0 / 3, 0, 0, 0, 1, 0, 0, 0, 1}, nowhere[9] = {0};
+    memcpy(g.matrix, third, sizeof(third));
+    check_mask(&g, 2, 1, (const uint8_t[]){255, 19});
+    memcpy(g.matrix, nowhere, sizeof(nowhere));
+    check_mask(&g, 1, 2, (const uint8_t[]){99, 99});
+}
+
+TEST(a_mask_is_as_the_file_is_stored)
+{
+    /* Turned by a quarter: the image is 2 wide and 3 high when upright. */
+    struct sluice_geometry g = {
+        .matrix = {0, -1, 2, 1, 0, 0, 0, 0, 1}, .height = 3, .width = 2, .orientation = 6};
+    check_mask(&g, 3, 2, (const uint8_t[]){0, 7, 19, 255, 3, 21});
+    g.orientation = 3;
+    uint8_t out[6];
+    CHECK_FAILS(
+        SLUICE_E_INVALID, "a mask of 3 x 2 pixels for an image of 2 x 3",
+        sluice_move_mask(&g, mask_file, sizeof(mask_file), 3, 2, 0, out, sluice_test_err()));
+    CU_ASSERT(sluice_move_mask(&g, mask_file, 20, 3, 2, 0, out, NULL) != SLUICE_OK);
+}

@@ -124,6 +124,7 @@ TEST(orientations_turn_as_the_pixels_do)
         const struct sluice_geometry g = geometry_of("decode,exif_transpose", 0, &image);
         CU_ASSERT_EQUAL(g.width, rgb.width);
         CU_ASSERT_EQUAL(g.height, rgb.height);
+        CU_ASSERT_EQUAL(g.orientation, orientation);
         for (uint32_t y = 0; y < rgb.height; y++) {
             for (uint32_t x = 0; x < rgb.width; x++) {
                 const uint8_t *from = rgb.pixels->data + 3 * ((size_t)y * rgb.width + x);
