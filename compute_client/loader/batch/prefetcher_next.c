@@ -267,11 +267,10 @@ void prefetcher_see_taken(struct sluice_prefetcher *prefetcher, size_t num_rows)
 }
 
 /* Waits for the next batch, in its slot, and settles it.  Counts it as taken, even if no row is
- * good. */
+ * good.  If it waits, the wait began at `from`. */
 static sluice_status take_batch(struct sluice_prefetcher *prefetcher, struct slot *slot,
-                                uint64_t until_ns, struct sluice_err *err)
+                                uint64_t from, uint64_t until_ns, struct sluice_err *err)
 {
-    const uint64_t from = sluice_clock_ns();
     bool has_waited = false;
 
     pthread_mutex_lock(&prefetcher->lock);
@@ -318,8 +317,9 @@ static sluice_status take_batch(struct sluice_prefetcher *prefetcher, struct slo
     return SLUICE_OK;
 }
 
-static sluice_status next_held(struct sluice_prefetcher *prefetcher, uint64_t until_ns,
-                               struct sluice_held **batch, struct sluice_err *err)
+static sluice_status next_held(struct sluice_prefetcher *prefetcher, uint64_t from_ns,
+                               uint64_t until_ns, struct sluice_held **batch,
+                               struct sluice_err *err)
 {
     sluice_status status = SLUICE_OK;
     if (prefetcher->num_taken < prefetcher->num_batches)
@@ -330,13 +330,14 @@ static sluice_status next_held(struct sluice_prefetcher *prefetcher, uint64_t un
         return status;
     while (prefetcher->num_taken < prefetcher->num_batches) {
         struct slot *slot = prefetcher_slot_of(prefetcher, prefetcher->num_taken);
-        status = take_batch(prefetcher, slot, until_ns, err);
+        status = take_batch(prefetcher, slot, from_ns, until_ns, err);
         if (status != SLUICE_OK)
             return status;
         if (slot->batch.n == 0) {
             pthread_mutex_lock(&prefetcher->lock);
             free_slot(prefetcher);
             pthread_mutex_unlock(&prefetcher->lock);
+            from_ns = sluice_clock_ns();
             continue;
         }
         if (prefetcher->options.has_digest) {
@@ -366,10 +367,12 @@ sluice_status sluice_prefetcher_next(struct sluice_prefetcher *prefetcher, int t
 {
     prefetcher_end_outside(prefetcher);
     prefetcher->needs_release = false;
+    /* A wait begins here, not once the lock is taken: one in vain counts at least timeout_ms. */
+    const uint64_t from_ns = sluice_clock_ns();
     const uint64_t until_ns =
-        timeout_ms < 0 ? UINT64_MAX : sluice_clock_ns() + (uint64_t)timeout_ms * 1000000;
+        timeout_ms < 0 ? UINT64_MAX : from_ns + (uint64_t)timeout_ms * 1000000;
     struct sluice_held *held = NULL;
-    const sluice_status status = next_held(prefetcher, until_ns, &held, err);
+    const sluice_status status = next_held(prefetcher, from_ns, until_ns, &held, err);
     if (held || status == SLUICE_E_AGAIN || prefetcher->needs_release)
         prefetcher->outside_since_ns = sluice_clock_ns();
     if (status == SLUICE_OK)
