@@ -193,6 +193,8 @@ class Loader(Batches):
             batch, lambda bytes_: torch.frombuffer(bytes_, dtype=torch.float32)
         ) if self._targets else self._fields_of(batch, _from_buffer) if self._chosen else None
 
+        geometry = self._geometry_of(batch, _from_buffer) if self._geometry else None  # while the batch is held
+
         if self._tail is not None and self._tail.images is not None:
             images, labels = torch.from_numpy(self._tail.images), torch.from_dlpack(batch.labels)
             if self._device is not None:
@@ -234,7 +236,7 @@ class Loader(Batches):
         if self._paths:
             made += (made_paths,)
         if self._geometry:
-            made += (self._geometry_of(batch, _from_buffer),)
+            made += (geometry,)
         return made
 
     def _finish(self, finisher, batch):

@@ -216,6 +216,19 @@ class TorchTest(support.SetTest):
                         self.assertEqual(view.dtype, want.dtype)
                         self.assertTrue(torch.equal(view, want))
 
+    @unittest.skipUnless(torch is not None and torch.cuda.is_available(), "no GPU")
+    def test_a_gpu_has_the_same_bits(self):
+        with self.load(normalize=True, geometry=True) as loader:
+            expected = list(loader)
+        for decode in ("on", "off"):
+            with self.subTest(decode), self.load(device="cuda", gpu_decode=decode, geometry=True) as loader:
+                for (views, labels, geometry), (others, other_labels, wanted) in zip(loader, expected, strict=True):
+                    self.assertTrue(torch.equal(labels.cpu(), other_labels))
+                    for view, other in zip(views, others, strict=True):
+                        self.assertTrue(view.is_cuda and torch.equal(view.cpu(), other))
+                    for one, other in zip(geometry, wanted, strict=True):
+                        self.assertTrue(torch.equal(one["matrix"], other["matrix"]))
+
     def test_a_transform_gets_the_list(self):
         with self.load(transform=len) as loader:
             self.assertEqual({count for count, _ in loader}, {len(SIZES)})
