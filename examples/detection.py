@@ -1,6 +1,6 @@
 """A detector of torchvision, from a dataset with boxes: images and boxes are cropped and flipped together.
 
-    offload_dataset index /data/coco --target boxes=objects:boxes          boxes in metadata.jsonl
+    offload_dataset index /data/coco --annotations instances_train2017.json
     offload_server --root /data/coco --listen :50051 --insecure
     python examples/detection.py storage:50051 --classes 91                or /data/coco
 """

@@ -183,9 +183,7 @@ void sluice_pipeline_geometry(const struct sluice_pipeline *pipeline,
             const struct sluice_resample *r = &list[0].drawn.resample;
             append_resample(made.matrix, r);
             if (!has_crop && !type->takes_whole) {
-                const bool cuts_result =
-                    r->keep.width < r->to.width || r->keep.height < r->to.height;
-                const struct sluice_box *kept = cuts_result ? &r->keep : &r->from;
+                const struct sluice_box *kept = type->bucket_of ? &r->keep : &r->from;
                 made.crop_left = kept->left;
                 made.crop_top = kept->top;
                 made.crop_width = kept->width;

@@ -100,6 +100,22 @@ class GeometryTest(unittest.TestCase):
                     self.assertLess(abs((red * width / 255 + 0.5 - x)[is_inner].mean()), 0.8)
                     self.assertLess(abs((green * height / 255 + 0.5 - y)[is_inner].mean()), 0.8)
 
+    def test_buckets(self):
+        """SDXL's conditioning: the crop is of the image as it was resized to its bucket."""
+        pipeline = "decode,fit_bucket=48x64/64x48:crop=random,hflip,to_tensor"
+        expected = self.rows(self.root, pipeline=pipeline)
+        self.assertEqual(len(expected), NUM)
+        with support.Server(self.root) as server:
+            for mode in ("alloff", "piloff", "auto"):
+                self.assertEqual(self.rows(server.address, pipeline=pipeline, mode=f"remote_{mode}"), expected)
+        with sluice.numpy.Loader(self.root, 5, pipeline=pipeline, sample_ids=True, geometry=True) as loader:
+            for images, _, ids, geometry in loader:
+                for row, sample in enumerate(ids.tolist()):
+                    width, height = size_of(int(loader.path(sample)[6:8]))
+                    fitted = loader.draws([sample], sizes=[(width, height)])[0][0]
+                    self.assertEqual(fitted["keep"], dict(zip(("top", "left", "height", "width"), geometry["crop"][row].tolist())))
+                    self.assertEqual(geometry["crop"][row][2:].tolist(), list(images.shape[1:3]))
+
     def test_sizes_crops_and_flips(self):
         """What SDXL's training conditions on: the original size, and the crop's corner in the resized image."""
         with sluice.torch.Loader(self.root, NUM, pipeline=SDXL, shuffle=False, sample_ids=True, geometry=True) as loader:
