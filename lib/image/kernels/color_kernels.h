@@ -37,6 +37,13 @@ struct sluice_color_kernels {
     /* One box blur down the columns of rows without gaps; `sums` has row_bytes entries. */
     void (*blur_down)(const struct sluice_blur_box *box, const uint8_t *in, size_t row_bytes,
                       size_t num_rows, uint8_t *out, uint32_t *sums);
+    /* The sums of a symmetric filter: weights[0] * lines[0][i], to which the pairs are added in
+     * order, weights[k] * (lines[2 * k - 1][i] + lines[2 * k][i]) for k of 1 to `radius`.  Every
+     * operation is rounded. */
+    void (*weigh_pairs)(const float *const *lines, const float *weights, size_t radius,
+                        size_t count, float *sums);
+    /* To the nearest u8, halves to even. */
+    void (*round_floats)(const float *values, size_t count, uint8_t *out);
     /* Rows of pixels become columns. */
     void (*transpose)(const uint8_t *in, size_t width, size_t height, uint8_t *out);
     /* A pixel from `count` pixels, and a row from `count` rows of row_bytes: their weighted sums,
