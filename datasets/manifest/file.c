@@ -266,7 +266,8 @@ static void take_plain_name(const struct reader *reader, struct sluice_fields *f
     char *at = reader->line;
     for (int i = 0; i < VALUES_FROM && at; i++) {
         at = strchr(at, '\t');
-        at += at != NULL;
+        if (at)
+            at++;
     }
     char name[SLUICE_FIELD_NAME];
     if (at && sluice_print(name, sizeof(name), "%.*s", (int)strcspn(at, "\t"), at) &&

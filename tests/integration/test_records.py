@@ -188,6 +188,29 @@ class RecordsTest(SetCase):
         self.assertEqual(index(root, "--target", "y", "--train-list", some)["classes"], 2)
         self.assertEqual(listed(), {path: f"{i}.5" for i, path in enumerate(paths) if i % 2})
 
+    def test_columns_are_fields(self):
+        """Of MDS shards and LitData's chunks; the digest is that of a dataset without fields."""
+        def rows(subset, label):
+            return [(data, struct.pack(label, number), f"ü {i}".encode(), struct.pack("<d", i + 0.5))
+                    for i, (data, number) in enumerate(self.samples[subset])]
+
+        mds, chunks = self.empty("mds-fields"), self.empty("litdata-fields")
+        for subset in self.samples:
+            record_sets.write_mds(mds / subset, rows(subset, "<B"), [("image", "jpeg", None), ("label", "uint8", 1),
+                                  ("caption", "str", None), ("score", "float64", 8)], per_shard=7)
+            record_sets.write_litdata(chunks / subset, rows(subset, "<q"), ["image", "label", "caption", "score"],
+                                      ["bytes", "int", "str", "float"], per_chunk=11)
+        for root in (mds, chunks):
+            flags = ("--target", "caption:text", "--target", "score")
+            self.assertEqual(self.train_indexed(root, *flags), self.digest)
+            dataset("verify", root, *flags)
+            listed = [line.split("\t") for line in (root / "sluice-manifest.tsv").read_text().splitlines()
+                      if line.startswith("train/")]
+            self.assertEqual([row[-2:] for row in listed],
+                             [[f"ü {i}", f"{i}.5"] for i in range(len(self.samples["train"]))])
+            self.assertIn("column 'caption' is not JSON", self.refused(root, "--target", "caption:json"))
+            self.assertIn("--target other: no table of", self.refused(root, "--target", "other"))
+
     def test_a_cut_shard_costs_what_is_behind_the_cut(self):
         root = self.write_mds("cut")
         last = root / "train" / "shard.00002.mds"
