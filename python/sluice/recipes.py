@@ -136,6 +136,10 @@ def _padding(part):
     return "" if fill == "0" else f":fill={fill}"
 
 
+def _random_resize(part):
+    return [f"random_resize={int(part.min_size)}-{int(part.max_size) - 1}{_resize_filter(part)}"]
+
+
 def _zoom_out(part):
     low, high = part.side_range
     fill = _fill(part)
@@ -337,6 +341,7 @@ _PARTS = {
     "RandomCrop": _random_crop,
     "Pad": _pad,
     "RandomZoomOut": _zoom_out,
+    "RandomResize": _random_resize,
     "RandomIoUCrop": lambda part: _refuse(part, "its draws depend on the boxes, which are not where images are cropped"),
     "ClampBoundingBoxes": lambda part: [],  # sluice.annotations clips and filters boxes
     "SanitizeBoundingBoxes": lambda part: [],

@@ -269,7 +269,9 @@ PADDED = [f"random_crop={side}:padding={around}:mode={mode},hflip" for side, aro
                                                            "pad=9:mode=reflect,random_crop=20:padding=3,pad=3/2:mode=edge",
                                                            "random_resized_crop=20x33:filter=bicubic,center_crop=31x17,random_crop=9x40:padding=2",
                                                            "resize=40x70:filter=random,center_crop=30x60",
-                                                           "zoom_out=1-3:fill=9/99/200,hflip,resize=40x30"]
+                                                           "zoom_out=1-3:fill=9/99/200,hflip,resize=40x30",
+                                                           "random_resize=20-70:filter=random,hflip,random_crop=33",
+                                                           "random_resize=20-60/3:max=65:filter=lanczos,center_crop=40"]
 CROPS = [f"fit_bucket={BUCKETS}:crop=random:filter={name},hflip" for name in FILTERS]
 CROPS += [f"random_resized_crop={side}:scale=0.01-1:ratio=1/4-4:filter={name},hflip" for side in (9, 31, 70) for name in FILTERS]
 MIXED = [f"augmix={severity}:filter={name}:fill=9/99/200,hflip" for severity in (1, 3, 10) for name in ("nearest", "bilinear")]

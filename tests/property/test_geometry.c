@@ -23,6 +23,7 @@ static const char *const ops[] = {
     "random_crop=70x60",
     "pad=3/4/5/6",
     "zoom_out=1-2:p=0.8,resize=110x90",
+    "random_resize=80-140/4:max=170,random_crop=77",
     "letterbox=90x70",
     "pad_to_multiple=32",
     "smart_resize=28:min_pixels=5000:max_pixels=9000",

@@ -81,6 +81,7 @@ static const char *const specs[] = {
     "decode,center_crop=25,affine=-20-20:scale=0.8-1.2:filter=bicubic,rotate=0-360,hflip=1",
     "decode,letterbox=30x41:fill=9/8/7,hflip=1,to_tensor",
     "decode,zoom_out=1-3:p=0.7:fill=9/8/7,hflip,resize=24x30,to_tensor",
+    "decode,random_resize=9-60:max=70:filter=random,hflip,random_crop=24",
     "decode,random_crop=20,zoom_out=1.5-1.5:p=1,random_resized_crop=24",
     "decode,exif_transpose,letterbox=33:filter=bicubic,center_crop=30x40,pad_to_multiple=7",
     "decode,smart_resize=7:min_pixels=300:max_pixels=2000,hflip,to_tensor",

@@ -199,10 +199,12 @@ class Text(unittest.TestCase):
             def __init__(self, **fields):
                 self.__dict__.update(fields)
 
-        zoom, clamp, sanitize, crop = (type(name, (Part,), {"__module__": "torchvision.transforms.v2"}) for name in (
-            "RandomZoomOut", "ClampBoundingBoxes", "SanitizeBoundingBoxes", "RandomIoUCrop"))
+        zoom, clamp, sanitize, resize, crop = (type(name, (Part,), {"__module__": "torchvision.transforms.v2"}) for name in (
+            "RandomZoomOut", "ClampBoundingBoxes", "SanitizeBoundingBoxes", "RandomResize", "RandomIoUCrop"))
         self.check(T.Compose([zoom(side_range=(1.0, 4.0), p=0.5, fill=[123, 117, 104]), T.Resize((20, 30)), clamp(), sanitize()]),
                    "decode,zoom_out=1-4:p=0.5:fill=123/117/104,resize=20x30")
+        self.check(T.Compose([resize(min_size=260, max_size=1041, interpolation=Mode.BICUBIC), T.RandomCrop(480)]),
+                   "decode,random_resize=260-1040:filter=bicubic,random_crop=480:padding=0")
         with self.assertRaisesRegex(ValueError, "RandomIoUCrop: its draws depend on the boxes"):
             recipes.text(T.Compose([crop()]))
 
