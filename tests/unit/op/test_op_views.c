@@ -168,6 +168,39 @@ TEST(each_copy_draws_for_itself_and_shared_draws_are_shared)
     sluice_pipeline_destroy(p);
 }
 
+static bool is_mirrored(const struct sluice_pipeline *p, unsigned view, unsigned op, uint64_t id)
+{
+    const struct sluice_draw_key key = {.seed = 77, .epoch = 3, .sample_id = id};
+    union sluice_drawn drawn;
+    sluice_op_draw(run_test_op(sluice_pipeline_view(p, view), op), &key, (struct sluice_size){9, 9},
+                   &drawn);
+    return drawn.is_mirrored;
+}
+
+/* Runs made before are repeated only while these do not change. */
+TEST(draws_come_from_the_streams_that_the_docs_name)
+{
+    struct sluice_pipeline *p = run_test_parse(
+        "decode,hflip,views([center_crop=8,hflip],2x[center_crop=9,hflip,hflip:draws=7])");
+    static const struct {
+        unsigned view, op;
+        uint64_t group;
+        uint32_t place; /* in the text: decode is 0 */
+    } cases[] = {
+        {0, 1, 0, 1}, {2, 1, 0, 1},   {0, 3, 1, 4},   {1, 3, 2, 6},
+        {2, 3, 3, 6}, {1, 4, 263, 0}, {2, 4, 263, 0},
+    };
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
+        for (uint64_t id = 0; id < 64; id++) {
+            struct sluice_rng rng =
+                sluice_rng_init(77, 3, id ^ cases[i].group << 48, cases[i].place);
+            CU_ASSERT_EQUAL(is_mirrored(p, cases[i].view, cases[i].op, id),
+                            sluice_rng_double(&rng) < 0.5);
+        }
+    }
+    sluice_pipeline_destroy(p);
+}
+
 TEST(a_schedule_within_a_view_is_one)
 {
     struct sluice_pipeline *p =
