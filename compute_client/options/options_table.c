@@ -9,7 +9,6 @@
 
 #include <assert.h>
 #include <math.h>
-#include <pthread.h>
 #include <string.h>
 
 static const char *const arch_choices[] = {"alexnet", "resnet18", "small_cnn", NULL};
@@ -33,8 +32,7 @@ static const char *const groups[] = {
     NULL,
 };
 
-/* The table stores its values here.  Only sluice_options_parse() and sluice_options_set() use it.
- */
+/* The table points here: sluice_options_parse() sets it, sluice_options_set() a struct of its own. */
 static struct sluice_given_options given;
 
 /* On a command line these are the positional arguments. */
@@ -570,9 +568,6 @@ static struct sluice_given_options defaults(void)
     };
 }
 
-/* The table points into one struct, which is nobody's for long. */
-static pthread_mutex_t given_lock = PTHREAD_MUTEX_INITIALIZER;
-
 static const struct sluice_option *find(const char *key)
 {
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(table); i++) {
@@ -623,27 +618,26 @@ sluice_status sluice_options_set(const struct sluice_setting *settings, size_t n
                                  struct sluice_cli_texts *texts, struct sluice_options *options,
                                  struct sluice_err *err)
 {
-    pthread_mutex_lock(&given_lock);
-    given = defaults();
-    given.options.device = "none";
-    given.options.gpu_decode = "off";
+    struct sluice_given_options set = defaults();
+    const ptrdiff_t offset = sluice_cli_offset(&given, &set);
+    set.options.device = "none";
+    set.options.gpu_decode = "off";
     sluice_status status = SLUICE_OK;
     for (size_t i = 0; status == SLUICE_OK && i < num_settings; i++) {
         const char *key = settings[i].key, *value = settings[i].value;
         const struct sluice_option *option = find(key);
         if (strcmp(key, "dir") == 0)
-            status = sluice_cli_set(&dir, 1, 0, texts, key, value, err);
+            status = sluice_cli_set(&dir, 1, offset, texts, key, value, err);
         else if (option && !is_for_loader(option))
             status = sluice_fail(err, SLUICE_E_INVALID,
                                  "%s is for offload_train, and not for a loader", key);
         else
-            status = sluice_cli_set(table, SLUICE_ARRAY_LEN(table), 0, texts, key, value, err);
+            status = sluice_cli_set(table, SLUICE_ARRAY_LEN(table), offset, texts, key, value, err);
     }
     if (status == SLUICE_OK)
-        status = sluice_options_check(&given, err);
+        status = sluice_options_check(&set, err);
     if (status == SLUICE_OK)
-        *options = given.options;
-    pthread_mutex_unlock(&given_lock);
+        *options = set.options;
     return status;
 }
 
