@@ -123,8 +123,8 @@ enum { SLUICE_LISTING_WHAT, SLUICE_LISTING_SAMPLES, SLUICE_LISTING_LABELS, SLUIC
 
 #define SLUICE_LISTING_ANNOTATIONS_OPTION(target)                                                  \
     {                                                                                              \
-        .name = "annotations", .group = SLUICE_LISTING_LABELS, .type = SLUICE_OPTION_STRINGS,      \
-        .value = (target), .arg = "FILE|FOLDER",                                                   \
+        .name = "annotations", .group = SLUICE_LISTING_LABELS,                                     \
+        SLUICE_VALUE_STRINGS(*(target), "FILE|FOLDER"),                                            \
         .help = "Boxes, and keypoints, of the images, as fields of these names: a file of COCO's " \
                 "JSON, or several, which name images by the end of their path; or a folder of "    \
                 "YOLO's texts with the paths of the images.",                                      \
