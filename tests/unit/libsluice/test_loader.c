@@ -6,6 +6,7 @@
 #include "support/test.h"
 
 #include <dirent.h>
+#include <math.h>
 #include <unistd.h>
 
 /* Twelve images, so most epochs here repeat them: 12 x 5 items. */
@@ -337,6 +338,70 @@ TEST(each_view_of_a_batch_is_the_array_of_its_own_pipeline)
     const struct sluice_view after = sluice_batch_view(batch, 1);
     CU_ASSERT(after.pixels == before.pixels && after.height == 17 && after.width == 17);
     sluice_batch_release(batch);
+}
+
+static bool is_same_geometry(const struct sluice_geometry *a, const struct sluice_geometry *b)
+{
+    return memcmp(a->matrix, b->matrix, sizeof(a->matrix)) == 0 && a->height == b->height &&
+           a->width == b->width && a->orientation == b->orientation && a->crop_top == b->crop_top &&
+           a->crop_left == b->crop_left && a->crop_height == b->crop_height &&
+           a->crop_width == b->crop_width && a->is_flipped == b->is_flipped;
+}
+
+TEST(rows_have_their_geometry_in_every_mode)
+{
+    static const char views[] = "decode,views([random_resized_crop=24x32,hflip],[resize=9x9])";
+    struct sluice_server *server = NULL;
+    REQUIRE_OK(sluice_server_start(image_root(), NULL, 0, &server, NULL));
+    const char *const here[] = {"dir",  image_root(), "batch-size", "8", "geometry",
+                                "true", "pipeline",   views,        NULL};
+    static const char *const modes[] = {"remote_nooff", "remote_piloff", "remote_alloff"};
+    for (size_t m = 0; m < SLUICE_ARRAY_LEN(modes); m++) {
+        const char *const there[] = {"host",
+                                     sluice_server_address(server),
+                                     "dataset-mode",
+                                     modes[m],
+                                     "batch-size",
+                                     "8",
+                                     "geometry",
+                                     "true",
+                                     "pipeline",
+                                     views,
+                                     NULL};
+        struct sluice_loader *loaders[] = {opened(here), opened(there)};
+        begin(loaders[0], 2, NULL);
+        begin(loaders[1], 2, NULL);
+        unsigned num_rows = 0;
+        for (const struct sluice_batch *a, *b;
+             (void)(a = next(loaders[0])), (void)(b = next(loaders[1])), a && b;) {
+            CU_ASSERT_EQUAL_FATAL(a->num_rows, b->num_rows);
+            CU_ASSERT_PTR_NULL(sluice_batch_geometry(a, 2));
+            for (unsigned view = 0; view < 2; view++) {
+                const struct sluice_geometry *of_a = sluice_batch_geometry(a, view);
+                const struct sluice_geometry *of_b = sluice_batch_geometry(b, view);
+                CU_ASSERT_FATAL(of_a && of_b);
+                for (uint32_t i = 0; i < a->num_rows; i++) {
+                    CU_ASSERT(is_same_geometry(&of_a[i], &of_b[i]));
+                    CU_ASSERT(of_a[i].width > 0 && of_a[i].matrix[8] == 1);
+                    /* A resize of all takes the image's corner to the row's. */
+                    CU_ASSERT(view == 0 || fabs(of_a[i].matrix[0] * of_a[i].width - 9) < 1e-9);
+                    num_rows++;
+                }
+            }
+            sluice_batch_release(a);
+            sluice_batch_release(b);
+        }
+        CU_ASSERT_EQUAL(num_rows, 2 * NUM_ITEMS);
+        sluice_loader_close(loaders[0]);
+        sluice_loader_close(loaders[1]);
+    }
+    sluice_server_stop(server);
+    struct sluice_loader *plain = opened(local());
+    begin(plain, 0, NULL);
+    const struct sluice_batch *batch = next(plain);
+    CU_ASSERT_PTR_NULL(sluice_batch_geometry(batch, 0));
+    sluice_batch_release(batch);
+    sluice_loader_close(plain);
 }
 
 TEST(takes_an_order_of_the_callers)
