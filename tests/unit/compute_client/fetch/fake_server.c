@@ -163,6 +163,7 @@ static void put_list(const struct fake_server *s, size_t first, size_t num_rows,
         list.classes = (char **)(uintptr_t)manifest->classes;
         list.num_classes = manifest->num_classes;
         list.num_samples = manifest->num_entries;
+        list.fields = (char *)(uintptr_t)s->options.list_fields;
         memcpy(list.dataset_id, s->dataset_id, sizeof(list.dataset_id));
     }
     while (list.num_samples_here < 3 && first + list.num_samples_here < num_rows) {

@@ -73,7 +73,8 @@ struct fake_server_options {
     unsigned list_lose_after;   /* messages of a list, then it ends with UNAVAILABLE ... */
     unsigned list_lose_times;   /* ... in so many lists */
     unsigned list_damage_times; /* so many second messages of a list have a bit flipped */
-    unsigned list_extra;        /* messages with rows beyond the last */
+    const char *list_fields; /* what the list says of fields; its rows have none.  NULL: nothing */
+    unsigned list_extra;     /* messages with rows beyond the last */
     bool ignores_credit;
 };
 

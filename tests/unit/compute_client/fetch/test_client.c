@@ -161,6 +161,31 @@ static struct listed list_from(const struct fake_server_options *options,
     return listed;
 }
 
+TEST(a_list_of_wrong_fields_or_without_their_values_is_refused)
+{
+    static const struct {
+        const char *fields, *says;
+    } wrong[] = {
+        {"x\tpixels\t0\n", "it lists targets of kind"},
+        {"x\ttext\t0\nx\ttext\t0\n", "it lists targets of kind"},
+        {"x\ttext", "it lists targets of kind"},
+        {"x\ttext\t0\n", "no target where others have one"},
+        {"x\ttext\t0\ny\tboxes\t0\n", "no values where others have some"},
+    };
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(wrong); i++) {
+        struct fake_server *server = fake_server_start(
+            &(struct fake_server_options){.dataset = &dataset, .list_fields = wrong[i].fields});
+        struct sluice_client *client = connect_to(fake_server_target(server), 0);
+        struct sluice_manifest *manifest = NULL;
+        const struct sluice_server_info info = greet(client);
+        CHECK_FAILS(SLUICE_E_CORRUPT, wrong[i].says,
+                    sluice_client_list(client, &info, &manifest, sluice_test_err()));
+        CU_ASSERT_PTR_NULL(manifest);
+        sluice_client_destroy(client);
+        fake_server_stop(server);
+    }
+}
+
 TEST(a_list_goes_on_from_the_row_that_it_has_reached)
 {
     const struct listed listed = list_from(
