@@ -360,6 +360,8 @@ sluice_status sluice_loader_start(struct sluice_loader *loader,
     loader->num_items = 0;
     sluice_bucket_order_clear(&loader->buckets);
     status = start->order ? take_order(loader, start, err) : draw(loader, err);
+    if (status == SLUICE_OK)
+        status = loader_check_batches(loader, loader->items, loader->num_items, err);
     if (status == SLUICE_OK && at.part == SLUICE_TRAIN && loader->options.is_profiling)
         loader_profile_pick(loader);
     if (status == SLUICE_OK)
@@ -521,13 +523,24 @@ const struct sluice_geometry *sluice_batch_geometry(const struct sluice_batch *b
 struct sluice_view sluice_batch_view(const struct sluice_batch *batch, unsigned view)
 {
     const struct held_batch *held = (const struct held_batch *)batch;
-    if (view >= held->layout.num_views)
+    if (view >= held->layout.num_views || held->held->has_images)
         return (struct sluice_view){0};
     return (struct sluice_view){
         .pixels = batch->pixels + sluice_row_place(&held->layout, held->capacity, 0, view),
         .height = held->layout.views[view].height,
         .width = held->layout.views[view].width,
     };
+}
+
+struct sluice_view sluice_batch_image(const struct sluice_batch *batch, size_t row)
+{
+    const struct held_batch *held = (const struct held_batch *)batch;
+    if (row >= batch->num_rows || held->layout.num_views > 1)
+        return (struct sluice_view){0};
+    struct sluice_row_image image = {row * held->layout.bytes, batch->height, batch->width};
+    if (held->held->has_images)
+        image = held->held->images[row];
+    return (struct sluice_view){batch->pixels + image.at, image.height, image.width};
 }
 
 void sluice_batch_release(const struct sluice_batch *batch)

@@ -65,12 +65,12 @@ sluice_status loader_open_gpu(struct sluice_loader *loader, struct sluice_err *e
     if (strcmp(when, "off") == 0)
         return SLUICE_OK;
     struct sluice_err cause = {0};
-    const bool has_buckets = sluice_pipeline_num_buckets(loader->train.pipeline) > 0 ||
-                             sluice_pipeline_num_buckets(loader->val.pipeline) > 0;
+    const bool has_one_size = sluice_pipeline_u8_bytes(loader->train.pipeline) > 0 &&
+                              sluice_pipeline_u8_bytes(loader->val.pipeline) > 0;
     const sluice_status status =
-        has_buckets ? sluice_fail(&cause, SLUICE_E_UNSUPPORTED,
-                                  "the GPU makes no batches of different sizes (fit_bucket)")
-                    : create(loader, &cause);
+        has_one_size ? create(loader, &cause)
+                     : sluice_fail(&cause, SLUICE_E_UNSUPPORTED,
+                                   "the GPU makes no batches whose sizes follow from the image");
     if (status != SLUICE_OK && strcmp(when, "on") == 0)
         return sluice_fail(err, status, "gpu-decode: %s", cause.text);
     if (status != SLUICE_OK) { /* most machines have none, and nobody asked for one */

@@ -50,7 +50,7 @@ static void write_buckets(const struct sluice_pipeline *train, char *text, size_
 
 /* Torchvision's usual evaluation at the size of training, with ImageNet's margin: 256 for 224.  Of
  * two sides the longer decides, so that the crop lies within every image.  decode and what follows
- * the pixels are as in training. */
+ * the pixels are as in training.  Where images end in sizes of their own, all ops are. */
 static sluice_status make_val_pipeline(const char *given, const struct sluice_pipeline *train,
                                        struct sluice_pipeline **pipeline, struct sluice_err *err)
 {
@@ -58,6 +58,8 @@ static sluice_status make_val_pipeline(const char *given, const struct sluice_pi
     const unsigned longer = size.width > size.height ? size.width : size.height;
     const unsigned resized = (longer * 8 + 3) / 7;
     const char *spec = sluice_pipeline_spec(train);
+    if (!given && sluice_pipeline_most_u8_bytes(train) == 0)
+        return sluice_recipe_parse(spec, true, pipeline, err);
     const char *tail = strstr(spec, ",to_tensor");
     char *text = NULL, ops[SLUICE_MAX_BUCKETS * 24];
     snprintf(ops, sizeof(ops), "resize=%u,center_crop=%ux%u",
@@ -70,17 +72,6 @@ static sluice_status make_val_pipeline(const char *given, const struct sluice_pi
     const sluice_status status = sluice_recipe_parse(given ? given : text, true, pipeline, err);
     free(text);
     return status;
-}
-
-static sluice_status check_size(const struct sluice_pipeline *pipeline, const char *flag,
-                                struct sluice_err *err)
-{
-    if (sluice_pipeline_most_u8_bytes(pipeline) > 0)
-        return SLUICE_OK;
-    return sluice_fail(err, SLUICE_E_INVALID,
-                       "--%s \"%s\" leaves images of any size: a batch is of one size, which "
-                       "random_resized_crop, center_crop, letterbox or fit_bucket makes",
-                       flag, sluice_pipeline_spec(pipeline));
 }
 
 static sluice_status check_geometry(const struct sluice_pipeline *pipeline, const char *flag,
@@ -118,18 +109,12 @@ sluice_status loader_make_pipelines(struct sluice_loader *loader, struct sluice_
         status = add_buckets(options->buckets, &loader->train.pipeline, err);
     if (status != SLUICE_OK)
         return status;
-    status = check_size(loader->train.pipeline, "pipeline", err);
-    if (status != SLUICE_OK)
-        return status;
     status = SLUICE_E_NOT_FOUND; /* a recipe may have no "val" */
     if (!options->val_pipeline && options->pipeline && sluice_is_recipe(options->pipeline))
         status = sluice_recipe_parse(options->pipeline, true, &loader->val.pipeline, err);
     if (status == SLUICE_E_NOT_FOUND)
         status = make_val_pipeline(options->val_pipeline, loader->train.pipeline,
                                    &loader->val.pipeline, err);
-    if (status != SLUICE_OK)
-        return status;
-    status = check_size(loader->val.pipeline, "val-pipeline", err);
     if (status == SLUICE_OK && options->has_geometry)
         status = check_geometry(loader->train.pipeline, "pipeline", err);
     if (status == SLUICE_OK && options->has_geometry)
@@ -279,9 +264,9 @@ sluice_status loader_open_data(struct sluice_loader *loader, struct sluice_err *
         status = sluice_mix_ranges(&loader->mix, loader->manifest, loader->train.ids,
                                    loader->train.num_ids, loader->ranges, &loader->num_ranges, err);
     if (status == SLUICE_OK)
-        status = loader_find_buckets(loader, &loader->train, err);
+        status = loader_find_sizes(loader, &loader->train, err);
     if (status == SLUICE_OK)
-        status = loader_find_buckets(loader, &loader->val, err);
+        status = loader_find_sizes(loader, &loader->val, err);
     if (status == SLUICE_OK && loader->options.shuffle_shards > 0 && loader->train.num_ids > 0)
         status = sluice_shard_ends(loader->manifest, loader->train.ids, loader->train.num_ids,
                                    &loader->shard_ends, &loader->num_shards, err);
@@ -313,7 +298,11 @@ sluice_status loader_make_prefetcher(struct sluice_loader *loader, uint64_t epoc
     const size_t val_bytes = sluice_pipeline_most_u8_bytes(loader->val.pipeline);
     const size_t row_bytes = train_bytes > val_bytes ? train_bytes : val_bytes;
     const size_t half = (size_t)(o->prefetch_bytes / 2);
-    const size_t batch_bytes = row_bytes * (size_t)o->batch_size;
+    size_t batch_bytes = row_bytes * (size_t)o->batch_size;
+    if (loader->train.batch_bytes > batch_bytes)
+        batch_bytes = loader->train.batch_bytes;
+    if (loader->val.batch_bytes > batch_bytes)
+        batch_bytes = loader->val.batch_bytes;
     const unsigned num_slots = slots_in(half / batch_bytes, o->batch_size);
     /* A profile requests its samples many times, so all slots are filled. */
     const size_t num_items =
@@ -325,6 +314,7 @@ sluice_status loader_make_prefetcher(struct sluice_loader *loader, uint64_t epoc
         .num_slots = num_slots,
         .usual_slots = slots_in(half / USUAL_PART / batch_bytes, o->batch_size),
         .row_bytes = row_bytes,
+        .batch_bytes = batch_bytes,
         .num_items = num_items,
         .payload_bytes = half,
         .on_error = sluice_options_on_error(o),

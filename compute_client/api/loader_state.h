@@ -25,7 +25,7 @@
  *     loader_gpu.c      a GPU as the place of its batches
  *     loader_choose.c   the plan: each sample's choice
  *     loader_epoch.c    an epoch, batch by batch, and the place in it
- *     loader_buckets.c  the batches of aspect buckets
+ *     loader_sizes.c    outputs whose size follows from the image, and aspect buckets
  *     loader_stats.c    statistics of an epoch, and counters
  *     loader_profile.c  the files of the setting profiling
  *     profile_forms.c   its measurements after the epoch
@@ -44,6 +44,7 @@ struct part {
     unsigned num_buckets;      /* of the pipeline; 0: all rows have one size */
     uint8_t *bucket_of;        /* by position; NULL without buckets */
     uint64_t num_batches;      /* of epoch 0, with buckets */
+    size_t batch_bytes;        /* of the largest batch, if images end in sizes of their own */
     struct sluice_choice *choices;
     struct sluice_source *source;
 };
@@ -146,9 +147,14 @@ SLUICE_MUST_USE sluice_status loader_make_prefetcher(struct sluice_loader *loade
 SLUICE_MUST_USE sluice_status loader_make_source(struct sluice_loader *loader, struct part *part,
                                                  struct sluice_err *err);
 
-/* Finds the bucket of each sample of the part if its pipeline has buckets. */
-SLUICE_MUST_USE sluice_status loader_find_buckets(struct sluice_loader *loader, struct part *part,
-                                                  struct sluice_err *err);
+/* Finds the bucket of each sample of the part if its pipeline has buckets, or the bytes of the
+ * largest batch if images end in sizes of their own. */
+SLUICE_MUST_USE sluice_status loader_find_sizes(struct sluice_loader *loader, struct part *part,
+                                                struct sluice_err *err);
+/* Whether each batch of loader->part with these items keeps within batch_bytes. */
+SLUICE_MUST_USE sluice_status loader_check_batches(const struct sluice_loader *loader,
+                                                   const struct sluice_sampler_item *items,
+                                                   size_t num_items, struct sluice_err *err);
 /* This rank's batches of an epoch with buckets, from the cursor on; items[0 .. count) is the
  * sampler's order.  Clear the result. */
 SLUICE_MUST_USE sluice_status loader_order_buckets(const struct sluice_loader *loader,

@@ -49,6 +49,7 @@ struct sluice_options {
     const char *on_error;         /* "fail", "skip", "substitute" */
 
     uint64_t batch_size, workers, epochs, start_epoch, seed, print_freq;
+    uint64_t max_output_pixels; /* of images that end in sizes of their own */
     uint64_t image_size, num_classes, repeat, repeat_within_batch, shuffle_shards, limit_samples,
         train_threads;
     uint64_t rank, world_size;

@@ -429,6 +429,13 @@ static const struct sluice_option table[] = {
      .help = "Aspect buckets: height x width of the sizes that training images are fitted to, such "
              "as 1024x1024,896x1152,1152x896; each batch is of one size. Puts op fit_bucket after "
              "decode; :crop=random and :filter= may follow. --pipeline has the other ops then."},
+    {.name = "max-output-pixels",
+     .group = DATA,
+     SLUICE_VALUE_UINT(given.options.max_output_pixels, "N"),
+     .min = 1,
+     .max = 1u << 30,
+     .help = "The most pixels that an image may end with where its size follows from the image, as "
+             "with resize or smart_resize alone: batches are lists of images then."},
     {.name = "val-pipeline",
      .group = DATA,
      SLUICE_VALUE_STRING(given.options.val_pipeline, "TEXT"),
@@ -538,6 +545,7 @@ static struct sluice_given_options defaults(void)
                 .batch_size = 256,
                 .workers = (uint64_t)ceil(sluice_cgroup_cores()),
                 .epochs = 1,
+                .max_output_pixels = 1u << 24,
                 .image_size = 224,
                 .repeat = 1,
                 .repeat_within_batch = 1,

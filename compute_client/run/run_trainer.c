@@ -48,11 +48,11 @@ static sluice_status check_formats(const struct run *run, struct sluice_err *err
             err, SLUICE_E_INVALID,
             "a pipeline with views makes several images of each sample: a model here "
             "takes one; --device none takes them");
-    if (strcmp(run->options->device, "none") != 0 &&
-        sluice_loader_num_buckets(run->loader, SLUICE_TRAIN) > 0)
-        return sluice_fail(err, SLUICE_E_INVALID,
-                           "fit_bucket makes batches of several sizes: a model here takes one; "
-                           "--device none takes them");
+    if (strcmp(run->options->device, "none") != 0 && train->height == 0)
+        return sluice_fail(
+            err, SLUICE_E_INVALID,
+            "--pipeline ends in several sizes: a model here takes one; --device none "
+            "takes them");
     const bool is_same_size = train->height == val->height && train->width == val->width;
     if (strcmp(run->options->device, "none") == 0 || run->dataset->num_samples[SLUICE_VAL] == 0 ||
         (is_same_size && is_same_table(train, val)))

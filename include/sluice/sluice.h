@@ -349,8 +349,15 @@ struct sluice_batch {
 };
 
 /* A view of a batch, in the order of the pipeline's text; view 0 is also sluice_batch.pixels, height
- * and width.  All zero: the batch has fewer views.  The batch must be held. */
+ * and width.  All zero: the batch has fewer views, or images of sizes of their own.  The batch must be held. */
 SLUICE_API struct sluice_view sluice_batch_view(const struct sluice_batch *batch, unsigned view);
+
+/* The image of a row, in a batch of one view.  With a pipeline whose images end in sizes of their own
+ * (resize=SHORTER or smart_resize alone, or no op that changes sizes) the images of a batch stand
+ * one after the other in its memory, height and width of the batch are 0, and it has no views; a row
+ * that stands in for a failed one (on-error substitute) shares the other's pixels.  All zero: `row`
+ * is too large, or the batch has several views. */
+SLUICE_API struct sluice_view sluice_batch_image(const struct sluice_batch *batch, size_t row);
 
 /* The next batch; *batch is NULL at the epoch's end.  Waits for timeout_ms at most; < 0: without
  * limit.  SLUICE_E_AGAIN: no batch is ready yet.  SLUICE_E_CLOSED: stopped.  SLUICE_E_NOT_FOUND:

@@ -115,14 +115,21 @@ class Batches:
                     "gpu_decode: these batches are for the host; leave it out, or take "
                     "sluice.torch.Loader(device='cuda') or sluice.jax.Loader")
             self._has_views = len(self.info["views"]) > 1
+            self._has_own_sizes = self.info["views"] == [[0, 0]] and not self.info["buckets"]
             if self._has_views:
                 self._check_views()
-            if self.info["buckets"] and self._tail is not None:
-                raise _sluice.InvalidError("python_tail: it is for images of one size, and the pipeline's fit_bucket makes "
-                                           "several; leave out one of them")
+            if self.info["height"] == 0 and self._tail is not None:
+                raise _sluice.InvalidError("python_tail: it is for images of one size, and the pipeline makes several; "
+                                           "leave out one of them")
+            if self._has_own_sizes and not self._takes_views:
+                raise _sluice.InvalidError("pipeline: its images end in sizes of their own, and these batches are arrays: "
+                                           "sluice.torch, sluice.numpy and sluice.jax have lists of them")
             described = self._loader.fields()
             self.fields = {name: kind for name, kind, _ in described}
             self._chosen = _fields.chosen(fields, described)
+            if self._has_own_sizes and self._moves_boxes and any(field.kind == "mask" for field in self._chosen):
+                raise _sluice.InvalidError("fields: masks come in arrays of one size, and the pipeline's images end in sizes of "
+                                           "their own: annotations='file' gives the files' masks")
             for name, asked in (("targets", targets), ("fields", fields)):
                 if asked and not self._gives_targets:
                     raise _sluice.InvalidError(f"{name}: these batches have none; leave it out")
@@ -152,9 +159,13 @@ class Batches:
             raise _sluice.InvalidError("python_tail: it is for one image of each sample, and the pipeline makes several "
                                        "views; leave out one of them")
 
+    def _arrays_of(self, batch):
+        """Arrays of a batch's pixels: one for each view, or for each image if they have sizes of their own."""
+        return batch.images if self._has_own_sizes else batch.views
+
     def _views_or_image(self, views):
-        """What is yielded for images: the list of a batch's views, or the one that there is."""
-        return views if self._has_views else views[0]
+        """What is yielded for images: the list of a batch's views or images, or the one that there is."""
+        return views if self._has_views or self._has_own_sizes else views[0]
 
     def _tail_of(self, function, shape, dtype, workers, seed, gpu_decode):
         """The PythonTail that the loader's arguments ask for, or None."""
@@ -191,15 +202,19 @@ class Batches:
 
     def _fields_of(self, batch, from_buffer):
         """The batch's fields that were asked for, by name: from_buffer(bytearray, name of a dtype) makes an array."""
-        views = [(bytes(batch.geometry(i)[0]), *view.shape[1:3]) for i, view in enumerate(batch.views)] if (
-            self._moves_boxes and any(field.kind in _fields.MOVED for field in self._chosen)) else None
+        views = None
+        if self._moves_boxes and any(field.kind in _fields.MOVED for field in self._chosen):
+            sizes = [view.shape[1:3] for view in batch.views]
+            if self._has_own_sizes:
+                sizes = [[image.shape[:2] for image in batch.images]]
+            views = [(bytes(batch.geometry(i)[0]), size) for i, size in enumerate(sizes)]
 
         def made_of(field):
             values = self._loader.values(batch, field.number)
             if views is None or field.kind not in _fields.MOVED:
                 return _fields.made_of(field, values, batch.num_rows, from_buffer)
             if field.kind == "mask":
-                made = tuple(from_buffer(batch.masks(i, values, self._mask_fill), "uint8").reshape((-1, *view[1:]))
+                made = tuple(from_buffer(batch.masks(i, values, self._mask_fill), "uint8").reshape((-1, *view[1]))
                              for i, view in enumerate(views))
             else:
                 made = tuple(_fields.moved_of(field, values, view, self._min_box, from_buffer) for view in views)
@@ -219,7 +234,7 @@ class Batches:
         views = []
         while (fields := batch.geometry(len(views))) is not None:
             views.append(arrays(*fields))
-        return self._views_or_image(views)
+        return views if self._has_views else views[0]
 
     def _next(self):
         """The next _sluice.Batch, after the python_tail if there is one; None: the epoch has ended."""

@@ -1,4 +1,5 @@
 """Values of a dataset's fields, as loaders yield them."""
+import array
 import collections
 import json
 
@@ -45,15 +46,38 @@ MOVED = ("boxes", "keypoints", "mask")  # kinds that come as the rows show them
 
 def moved_of(field, values, view, min_box, from_buffer):
     """What is yielded for boxes or keypoints as a view of the rows shows them.  view: (the matrices of its geometry as
-    bytes, height, width); min_box: the least side and area of a box."""
-    ends = bytes(values[-1])
+    bytes, (height, width), or a list of these for each row); min_box: the least side and area of a box."""
+    matrices, size = view
+    given, ends = bytes(values[0]), bytes(values[-1])
     if field.kind == "keypoints":
-        points = _sluice.move_keypoints(*view, bytes(values[0]), ends, field.dim, 3)
+        def points_of(matrix, size, points, ends):
+            return _sluice.move_keypoints(matrix, *size, points, ends, field.dim, 3), None, ends
+        points, _, _ = _moved_rows(points_of, matrices, size, given, ends, 12 * field.dim)
         return made_of(field, (points, values[1]), None, from_buffer)
-    boxes, kept, ends = _sluice.move_boxes(*view, bytes(values[0]), ends, *min_box)
+
+    def boxes_of(matrix, size, boxes, ends):
+        return _sluice.move_boxes(matrix, *size, boxes, ends, *min_box)
+    boxes, kept, ends = _moved_rows(boxes_of, matrices, size, given, ends, 16)
     kept = from_buffer(kept, "int64")
     return {"boxes": from_buffer(boxes, "float32").reshape((-1, 4)), "labels": from_buffer(values[1], "int64")[kept],
             "offsets": from_buffer(ends, "int64"), "kept": kept}
+
+
+def _moved_rows(move, matrices, size, values, ends, item_bytes):
+    """move(matrices, size, values, ends) of all rows at once, or with a list of sizes row by row: (values, which of them
+    they are, ends)."""
+    if not isinstance(size, list):
+        return move(matrices, size, values, ends)
+    made, kept, made_ends = bytearray(), array.array("q"), array.array("q", [0])
+    at = memoryview(ends).cast("q")
+    for row, own in enumerate(size):
+        begin, end = at[row], at[row + 1]
+        moved, which, own_ends = move(matrices[72 * row:72 * row + 72], own, values[item_bytes * begin:item_bytes * end],
+                                      array.array("q", [0, end - begin]).tobytes())
+        made += moved
+        kept.extend(begin + number for number in memoryview(which or b"").cast("q"))
+        made_ends.append(made_ends[-1] + memoryview(own_ends).cast("q")[1])
+    return made, bytearray(kept), bytearray(made_ends)
 
 
 def row_of(value, row):

@@ -44,6 +44,7 @@ class Array:
 class Batch:
     pixels: Array
     views: list[Array]
+    images: list[Array]
     labels: Array
     ids: Array
     draw_epochs: Array

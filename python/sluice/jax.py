@@ -97,6 +97,10 @@ class Loader(Batches):
         if self._loader.device() >= 0 and self._gpu() is None:
             self.close()
             raise _sluice.InvalidError(f"gpu_decode={gpu_decode!r}: JAX uses no GPU here")
+        if self._has_own_sizes and (normalize or ops or sharding is not None):
+            self.close()
+            raise _sluice.InvalidError("normalize, batch_ops, devices, sharding: the pipeline leaves images in sizes of their own, "
+                                       "of which there is a list of uint8 arrays on one device; leave them out")
         if self._has_views and ops:
             self.close()
             raise _sluice.InvalidError("batch_ops: Mix and RandomErasing are for one image of each sample, and the pipeline "
@@ -189,7 +193,7 @@ class Loader(Batches):
             if self._targets and not isinstance(targets, list):
                 targets = jax.device_put(targets, place)
             return self._tuple(views, labels, targets, ids, geometry)
-        views, labels = [numpy.asarray(view) for view in batch.views], numpy.asarray(batch.labels)
+        views, labels = [numpy.asarray(view) for view in self._arrays_of(batch)], numpy.asarray(batch.labels)
         ids = numpy.array(batch.ids)  # NumPy's, as they have 64 bits
         if self._num_added:
             rows = numpy.arange(batch.num_rows + self._num_added) % batch.num_rows
@@ -205,7 +209,7 @@ class Loader(Batches):
             return self._tuple(views, labels, targets, ids, geometry)
         labels = self._placed(labels)
         is_host = self._sharding is None and labels.devices().pop().platform == "cpu"
-        views = [jax.dlpack.from_dlpack(view) for view in batch.views] if is_host else [self._placed(view) for view in views]
+        views = [jax.dlpack.from_dlpack(view) for view in self._arrays_of(batch)] if is_host else [self._placed(view) for view in views]
         return self._tuple(views, labels, targets, ids, geometry)
 
     def __iter__(self):

@@ -26,7 +26,7 @@ class Loader(Batches):
     def _made_of(self, batch):
         images = self._tail.images if self._tail is not None else None
         if images is None:
-            images = self._views_or_image([numpy.asarray(view) for view in batch.views])
+            images = self._views_or_image([numpy.asarray(view) for view in self._arrays_of(batch)])
         made = images, numpy.asarray(batch.labels)
         if self._targets:
             made += (self._vectors_of(

@@ -26,7 +26,8 @@ class Loader(Batches):
 
     With a pipeline of several views, images is a list of tensors, one for each view, in the order of its text; what
     follows is said of each of them.  With fit_bucket height and width differ from batch to batch: loader.info["buckets"]
-    lists them.
+    lists them.  With a pipeline that leaves images in sizes of their own (smart_resize, say), images is a list of tensors
+    [3, height, width], one for each row.
 
     Without a device and normalize: images is uint8 [rows, 3, height, width], a view of the
     library's memory, which has the rows as [height, width, 3]; so its strides are those of
@@ -147,10 +148,10 @@ class Loader(Batches):
         super().__init__(source, batch_size, rank=rank, world_size=world_size,
                          pinned_device=pinned_device, gpu_decode=gpu_decode, gpu_memory=gpu_memory,
                          recipe=recipe, seed=seed, _does_batch_ops=True, **options)
-        if self._has_views and self._batch_ops:
+        if self._batch_ops and (self._has_views or self._has_own_sizes):
             self.close()
-            raise _sluice.InvalidError("batch_ops: Mix and RandomErasing are for one image of each sample, and the pipeline "
-                                       "makes several views; leave out one of them")
+            raise _sluice.InvalidError("batch_ops: Mix and RandomErasing are for one image of each sample, all of one size, "
+                                       "and the pipeline makes others; leave out one of them")
         index = self._loader.device()
         self._is_on_device = index >= 0
         if self._is_on_device and (not is_cuda or index != self._device.index):
@@ -170,9 +171,9 @@ class Loader(Batches):
                 self.close()
                 raise _sluice.InvalidError("normalize: the pipeline ends at u8; "
                                            "let it end with to_tensor and normalize")
-            if is_cuda:
+            if is_cuda or self._has_own_sizes:
                 host = torch.frombuffer(bytearray(table), dtype=torch.float32)
-                self._table = host.to(self._dtype).to(self._device)
+                self._table = host.to(self._dtype).to(self._device or "cpu")
                 self._row_of_channel = torch.tensor(
                     [0, 256, 512], dtype=torch.int32, device=self._device).view(3, 1, 1)
             else:
@@ -207,7 +208,9 @@ class Loader(Batches):
             images, labels, ids, targets = self._upload(batch, targets)
         else:
             labels = torch.from_dlpack(batch.labels)
-            if self._normalize:
+            if self._has_own_sizes:
+                views = [self._made_on_device(torch.from_dlpack(image)) for image in batch.images]
+            elif self._normalize:
                 finishers = self._finishers or [self._of_bucket[batch.height, batch.width]]
                 views = [self._finish(finisher, batch) for finisher in finishers]
             else:
@@ -254,7 +257,7 @@ class Loader(Batches):
             labels = self._sent(batch.labels)
             ids = self._sent(batch.ids.signed()) if self._sample_ids else None
             targets = self._sent_targets(targets)
-            views = [self._sent(rows) for rows in batch.views]
+            views = [self._sent(rows) for rows in self._arrays_of(batch)]
             event = torch.cuda.Event()
             event.record(self._stream)
             self._uploading.append((event, batch))
@@ -309,14 +312,16 @@ class Loader(Batches):
         return torch.from_dlpack(array).to(self._device, non_blocking=True)
 
     def _made_on_device(self, rows):
-        """A view of rows [rows, height, width, 3] that are on the device."""
+        """A view of rows [rows, height, width, 3], or an image [height, width, 3], where they are."""
+        if rows.dim() == 3:
+            return self._made_on_device(rows[None])[0]
         images = rows.permute(0, 3, 1, 2)
         return self._normalized(images) if self._normalize else images
 
     def _normalized(self, rows):
         """table[256 * channel + u8]: exact, as no arithmetic takes place."""
         layout = torch.channels_last if self._channels_last else torch.contiguous_format
-        index = torch.empty(rows.shape, dtype=torch.int32, device=self._device, memory_format=layout)
+        index = torch.empty(rows.shape, dtype=torch.int32, device=rows.device, memory_format=layout)
         torch.add(rows, self._row_of_channel, out=index)
         if self._channels_last:
             index = index.permute(0, 2, 3, 1)  # flat in the order of its memory

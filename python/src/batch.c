@@ -61,9 +61,26 @@ static PyObject *views_of(struct held *held)
     return list;
 }
 
+/* A list of an Array for each row. */
+static PyObject *images_of(struct held *held)
+{
+    PyObject *list = PyList_New(0);
+    for (size_t i = 0; list && i < held->batch->num_rows; i++) {
+        const struct sluice_view image = sluice_batch_image(held->batch, i);
+        const int64_t shape[3] = {image.height, image.width, 3};
+        PyObject *array = array_new(held, image.pixels, held->device, DL_UINT, 8, 3, shape);
+        const bool is_added = array && PyList_Append(list, array) == 0;
+        Py_XDECREF(array);
+        if (!is_added)
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
 enum batch_field {
     PIXELS,
     VIEWS,
+    IMAGES,
     LABELS,
     IDS,
     DRAW_EPOCHS,
@@ -89,6 +106,8 @@ static PyObject *batch_get(PyObject *self, void *closure)
         return array_new(held, b->pixels, held->device, DL_UINT, 8, 4, shape);
     case VIEWS:
         return views_of(held);
+    case IMAGES:
+        return images_of(held);
     case LABELS:
         return array_new(held, b->labels, -1, DL_INT, 64, 1, shape);
     case IDS:
@@ -218,6 +237,9 @@ static PyGetSetDef batch_getset[] = {
     {"pixels", batch_get, NULL, "Array [rows, height, width, 3] of u8, RGB: view 0.",
      BATCH_FIELD(PIXELS)},
     {"views", batch_get, NULL, "A list: of each view an Array as pixels.", BATCH_FIELD(VIEWS)},
+    {"images", batch_get, NULL,
+     "A list: of each row an Array [height, width, 3] of u8, RGB; in a batch of one view.",
+     BATCH_FIELD(IMAGES)},
     {"labels", batch_get, NULL, "Array [rows] of int64.", BATCH_FIELD(LABELS)},
     {"ids", batch_get, NULL, "Array [rows] of uint64: the samples.", BATCH_FIELD(IDS)},
     {"draw_epochs", batch_get, NULL, "Array [rows] of uint32: seeds of crops and flips.",

@@ -74,11 +74,11 @@ class BucketsTest(SynthTest):
         self.assertIn("the list has none for train/class000/", self.train(
             self.plain, "--dataset-mode", "local", code=1))
         self.assertIn("run offload_dataset index", self.train(self.plain, "--dataset-mode", "local", code=1))
-        self.assertIn("has exif_transpose before fit_bucket", self.local(
+        self.assertIn("has exif_transpose and ends in sizes", self.local(
             code=1, pipeline=f"decode,exif_transpose,fit_bucket={BUCKETS}"))
         self.assertIn("cannot be profiled", self.local(
             "--profiling", "--write-profile-folder", pathlib.Path(self.folder.name, "profile"), code=1))
-        self.assertIn("gpu-decode: the GPU makes no batches of different sizes", self.local(
+        self.assertIn("gpu-decode: the GPU makes no batches whose sizes follow", self.local(
             "--gpu-decode", "on", code=1))
         self.assertIn("a model here takes one", run(
             "offload_train", self.root, "--dataset-mode", "local", "-a", "small_cnn", "--pipeline", PIPELINE,
@@ -103,7 +103,7 @@ class BucketsTest(SynthTest):
             done = run("offload_train", *where, "--device", "none", "--epochs", 1, "-j", 1, "-b", 4, "--dataset-mode",
                        mode, "--json", "--on-error", "skip", "--pipeline", PIPELINE)
             self.assertEqual(reports(done.stdout)[0]["errors"], 1)
-            self.assertIn(f"({long[1]}) is corrupt: the image belongs to bucket", done.stderr)
+            self.assertIn(f"({long[1]}) is corrupt: the image ends as ", done.stderr)
 
 
 if __name__ == "__main__":

@@ -20,9 +20,10 @@ sluice_status sluice_rows_init(struct sluice_rows *batch, unsigned capacity,
         .status = calloc(capacity, sizeof(*made.status)),
         .hashes = calloc(capacity, sizeof(*made.hashes)),
         .from = calloc(capacity, sizeof(*made.from)),
+        .images = calloc(capacity, sizeof(*made.images)),
     };
     if (!made.labels || !made.ids || !made.draw_epochs || !made.status || !made.hashes ||
-        !made.from) {
+        !made.from || !made.images) {
         sluice_rows_clear(&made);
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a batch of %u", capacity);
     }
@@ -49,12 +50,15 @@ void sluice_rows_clear(struct sluice_rows *batch)
     free(batch->hashes);
     free(batch->from);
     free(batch->geometry);
+    free(batch->images);
     *batch = (struct sluice_rows){0};
 }
 
 static void copy_row(struct sluice_rows *batch, unsigned to, unsigned from)
 {
-    if (batch->pixels)
+    if (batch->has_images)
+        batch->images[to] = batch->images[from];
+    else if (batch->pixels)
         sluice_row_copy(batch->layout, batch->capacity, to, from, batch->pixels);
     batch->labels[to] = batch->labels[from];
     batch->ids[to] = batch->ids[from];

@@ -42,6 +42,10 @@ struct sluice_rows {
     /* View v of row r, of num_views views, is at v * capacity + r; NULL: it was not asked for. */
     struct sluice_geometry *geometry;
     unsigned num_views;
+    /* Used if images have sizes of their own.  A row that stands in for
+     * another shares the other's pixels. */
+    bool has_images;
+    struct sluice_row_image *images;
 };
 
 SLUICE_MUST_USE sluice_status sluice_rows_init(struct sluice_rows *batch, unsigned capacity,

@@ -36,6 +36,7 @@ static void free_header(struct sluice_held *held)
     free(held->ids);
     free(held->draw_epochs);
     free(held->geometry);
+    free(held->images);
     free(held);
 }
 
@@ -80,10 +81,11 @@ static struct sluice_held *make_header(struct sluice_held_home *home)
     held->labels = calloc(home->options.batch_size, sizeof(*held->labels));
     held->ids = calloc(home->options.batch_size, sizeof(*held->ids));
     held->draw_epochs = calloc(home->options.batch_size, sizeof(*held->draw_epochs));
+    held->images = calloc(home->options.batch_size, sizeof(*held->images));
     const size_t num_geometries = (size_t)home->options.batch_size * home->options.geometry_views;
     if (num_geometries > 0)
         held->geometry = calloc(num_geometries, sizeof(*held->geometry));
-    if (!held->labels || !held->ids || !held->draw_epochs ||
+    if (!held->labels || !held->ids || !held->draw_epochs || !held->images ||
         (num_geometries > 0 && !held->geometry)) {
         free_header(held);
         return NULL;

@@ -6,6 +6,7 @@
 #include "plan/resource.h"
 #include "sluice/sluice.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -26,6 +27,8 @@ struct sluice_held_home;
 
 struct sluice_held {
     struct sluice_row_layout layout;
+    bool has_images; /* rows are images of their own sizes (row_layout.h) */
+    struct sluice_row_image *images;
     /* num_rows good rows. */
     uint8_t *pixels;                /* a block (row_layout.h); the holder may write to it */
     struct sluice_gpu_block *block; /* whose rows the pixels are; NULL: the host's memory */

@@ -15,11 +15,6 @@
 /* Most items in one request to the source. */
 #define MAX_PER_REQUEST 64
 
-static size_t items_left(const struct sluice_prefetcher *prefetcher)
-{
-    return prefetcher->epoch.num_items - prefetcher->epoch.first_item;
-}
-
 /* Tickets of items: rows of all batches, as if every batch had batch_size rows. */
 static size_t ticket_at(const struct sluice_prefetcher *prefetcher, size_t batch, unsigned row)
 {
@@ -133,20 +128,6 @@ size_t sluice_prefetcher_max_items(const struct sluice_prefetcher *prefetcher)
 
 /* --- prefetching --- */
 
-static const struct sluice_sampler_item *next_drawn(const struct sluice_prefetcher *prefetcher)
-{
-    return &prefetcher->epoch.items[prefetcher->epoch.first_item + prefetcher->next_item];
-}
-
-/* The expected payload of the next item, for the choice that was made for it. */
-static size_t expected_bytes(const struct sluice_prefetcher *prefetcher)
-{
-    const struct sluice_epoch *epoch = &prefetcher->epoch;
-    const uint32_t sample_id = epoch->ids[next_drawn(prefetcher)->position];
-    return sluice_choice_bytes(epoch->pipeline, prefetcher->ask.choice,
-                               (size_t)sluice_manifest_at(epoch->manifest, sample_id).bytes);
-}
-
 /* Under the lock: whether the next item may be requested. */
 static bool has_room(const struct sluice_prefetcher *prefetcher)
 {
@@ -163,7 +144,7 @@ static bool has_room(const struct sluice_prefetcher *prefetcher)
     /* Cut files are let go once their batch is made, so that one has to become complete. */
     const bool is_next = prefetcher->next_batch <= prefetcher->num_begun;
     const size_t taken = prefetcher->charged_bytes + (is_next ? 0 : prefetcher->kept_bytes);
-    return taken == 0 || (double)(taken + expected_bytes(prefetcher)) <= bytes;
+    return taken == 0 || (double)(taken + prefetcher_expected_bytes(prefetcher)) <= bytes;
 }
 
 /* The request for a row that is begun. */
@@ -215,41 +196,17 @@ bool prefetcher_ask_file(struct row *row)
     return is_running;
 }
 
-/* Under the lock: how many rows the batch of the next item has, and its layout. */
-static void begin_slot(struct sluice_prefetcher *prefetcher, struct slot *slot)
-{
-    const struct sluice_epoch *epoch = &prefetcher->epoch;
-    unsigned bucket = 0;
-    if (epoch->batches) {
-        const struct sluice_order_batch *batch = &epoch->batches[prefetcher->next_batch];
-        bucket = batch->bucket;
-        slot->batch.n = batch[1].start - batch->start;
-        slot->batch.num_padded = batch->num_padded;
-    } else {
-        const size_t left = items_left(prefetcher) - prefetcher->next_item;
-        slot->batch.n =
-            left < prefetcher->options.batch_size ? (unsigned)left : prefetcher->options.batch_size;
-        const size_t after = left - slot->batch.n; /* items of later batches */
-        const size_t padded = epoch->num_padded > after ? epoch->num_padded - after : 0;
-        slot->batch.num_padded = padded < slot->batch.n ? (unsigned)padded : slot->batch.n;
-    }
-    slot->layout = sluice_row_layout_of(epoch->pipeline, bucket);
-    assert(slot->layout.bytes <= prefetcher->options.row_bytes);
-    slot->num_missing = slot->batch.n;
-    slot->last = NULL;
-}
-
 /* Under the lock: prepares the next item's row, and returns the request for it. */
 static struct sluice_source_item begin_row(struct sluice_prefetcher *prefetcher, uint64_t now)
 {
     const struct sluice_epoch *epoch = &prefetcher->epoch;
     const size_t item = prefetcher->next_item;
-    const struct sluice_sampler_item *drawn = next_drawn(prefetcher);
+    const struct sluice_sampler_item *drawn = prefetcher_next_drawn(prefetcher);
     const size_t ticket = next_ticket(prefetcher);
     struct row *row = row_of(prefetcher, ticket);
 
     if (row->index == 0)
-        begin_slot(prefetcher, row->slot);
+        prefetcher_begin_slot(prefetcher, row->slot);
     row->item = item;
     row->position = drawn->position;
     row->sample_id = epoch->ids[drawn->position];
@@ -257,7 +214,7 @@ static struct sluice_source_item begin_row(struct sluice_prefetcher *prefetcher,
     row->requested_ns = now;
     row->started_ns = row->cpu_ns = 0;
     row->result = (struct sluice_source_result){0};
-    row->charged = expected_bytes(prefetcher);
+    row->charged = prefetcher_expected_bytes(prefetcher);
     row->expected = prefetcher->ask.expected;
     row->error[0] = '\0';
     row->is_for_gpu = row->asks_file = false;
@@ -288,7 +245,7 @@ static struct sluice_source_item begin_row(struct sluice_prefetcher *prefetcher,
 static bool has_more(const struct sluice_prefetcher *prefetcher)
 {
     return prefetcher->is_running && !prefetcher->is_stopped && !prefetcher->has_failed &&
-           prefetcher->next_item < items_left(prefetcher);
+           prefetcher->next_item < prefetcher_items_left(prefetcher);
 }
 
 /* Under the lock: whether there may be more to request: further items, or files for JPEG rows that
@@ -312,11 +269,11 @@ static struct sluice_source_item take_again(struct sluice_prefetcher *prefetcher
 static bool take_next(struct sluice_prefetcher *prefetcher, bool waits,
                       struct sluice_source_item *item)
 {
-    if (!prefetcher->has_ask && prefetcher->next_item < items_left(prefetcher)) {
+    if (!prefetcher->has_ask && prefetcher->next_item < prefetcher_items_left(prefetcher)) {
         const struct sluice_chooser *chooser = &prefetcher->epoch.chooser;
         prefetcher->ask =
             chooser->choose(chooser->ctx, prefetcher->epoch.first_item + prefetcher->next_item,
-                            next_drawn(prefetcher), &prefetcher->seen_under_way);
+                            prefetcher_next_drawn(prefetcher), &prefetcher->seen_under_way);
         prefetcher->has_ask = true;
     }
     pthread_mutex_lock(&prefetcher->lock);
@@ -384,10 +341,10 @@ sluice_status sluice_prefetcher_start(struct sluice_prefetcher *prefetcher,
     prefetcher->num_away = prefetcher->num_unfinished = prefetcher->charged_bytes = 0;
     prefetcher->under_way = prefetcher->seen_under_way = (struct sluice_expected){0};
     prefetcher->has_ask = false;
-    prefetcher->num_batches = epoch->batches
-                                  ? epoch->num_batches
-                                  : (items_left(prefetcher) + prefetcher->options.batch_size - 1) /
-                                        prefetcher->options.batch_size;
+    prefetcher->num_batches =
+        epoch->batches ? epoch->num_batches
+                       : (prefetcher_items_left(prefetcher) + prefetcher->options.batch_size - 1) /
+                             prefetcher->options.batch_size;
     prefetcher->wire_bytes_before = epoch->source->wire_bytes(epoch->source);
     for (unsigned i = 0; i < prefetcher->options.num_slots; i++)
         prefetcher->slots[i].num_missing = 1;
@@ -510,7 +467,8 @@ sluice_status sluice_prefetcher_create(const struct sluice_prefetcher_options *o
             sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %u batches", options->num_slots);
     const struct sluice_batch_memory_options memory = {
         .count = options->num_slots,
-        .bytes = options->batch_size * options->row_bytes,
+        .bytes =
+            options->batch_bytes ? options->batch_bytes : options->batch_size * options->row_bytes,
         /* So that the first epoch spends no more on page faults than later ones.  With a device few
          * rows may come here. */
         .bytes_ahead = options->gpu ? 0

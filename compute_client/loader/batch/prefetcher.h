@@ -63,7 +63,10 @@ struct sluice_prefetcher_options {
     unsigned batch_size;  /* >= 1 */
     unsigned num_slots;   /* batches in memory, one that the trainer holds included; >= 2 */
     unsigned usual_slots; /* slots used at least, even for a slow trainer; <= num_slots, 0: all */
-    size_t row_bytes;     /* of one sample's u8 views: the largest of any epoch and bucket */
+    /* A sample's u8 views, the largest of any epoch and bucket; images of their own sizes do
+     * not count. */
+    size_t row_bytes;
+    size_t batch_bytes; /* of the largest batch; 0: batch_size x row_bytes */
     /* Items of an epoch.  The memory of the usual slots that they fill is touched at creation. */
     size_t num_items;
     size_t payload_bytes; /* with all slots; in proportion if fewer are used */

@@ -228,6 +228,8 @@ static struct sluice_held *hand_out(struct sluice_prefetcher *prefetcher, struct
     const struct sluice_rows *rows = &slot->batch;
     prefetcher->spare = NULL;
     held->layout = slot->layout;
+    held->has_images = rows->has_images;
+    memcpy(held->images, rows->images, rows->n * sizeof(*rows->images));
     held->num_rows = rows->n;
     held->num_padded = rows->num_padded;
     for (unsigned i = 0; i < rows->n; i++) {

@@ -285,25 +285,43 @@ static bool keep_for_gpu(struct row *row, struct maker *maker)
     return find_geometry(row, maker, NULL) == SLUICE_OK && prepare(row, maker, requests);
 }
 
-/* Whether the image ends in the size of its batch, which follows from the list's size for it. */
-static sluice_status check_bucket(struct row *row, struct maker *maker, struct sluice_err *err)
+/* Whether the image ends in the size that follows from the list's size for it, where images may end
+ * in several. */
+static sluice_status check_size(struct row *row, struct maker *maker, struct sluice_err *err)
 {
     const struct sluice_epoch *epoch = &row->prefetcher->epoch;
-    const struct sluice_row_view *want = &row->slot->layout.views[0];
+    const struct sluice_rows *batch = &row->slot->batch;
+    const struct sluice_row_view *view = &row->slot->layout.views[0];
+    struct sluice_size want = {view->width, view->height}, size;
     struct sluice_sample *sample = &row->result.sample;
-    struct sluice_size size;
-    if (!epoch->batches)
+    if (!batch->has_images && !row->slot->layout.is_bucket)
         return SLUICE_OK;
+    if (batch->has_images)
+        want =
+            (struct sluice_size){batch->images[row->index].width, batch->images[row->index].height};
     sluice_status status = sample->ops_done == 0 ? open_file(row, maker, err) : SLUICE_OK;
     if (status == SLUICE_OK)
         status = sluice_pipeline_result_size(epoch->pipeline, sample, &size, err);
-    if (status == SLUICE_OK && (size.width != want->width || size.height != want->height))
-        return sluice_fail(
-            err, SLUICE_E_CORRUPT,
-            "the image belongs to bucket %ux%u, and the list's size for it to %ux%u: "
-            "index the dataset again",
-            size.height, size.width, want->height, want->width);
+    if (status == SLUICE_OK && (size.width != want.width || size.height != want.height))
+        return sluice_fail(err, SLUICE_E_CORRUPT,
+                           "the image ends as %u x %u pixels, and by the list's size for it as "
+                           "%u x %u: index the dataset again",
+                           size.width, size.height, want.width, want.height);
     return status;
+}
+
+/* The row's bytes, and with one view their place in the batch. */
+static size_t bytes_of(const struct row *row)
+{
+    const struct sluice_rows *batch = &row->slot->batch;
+    return batch->has_images ? sluice_row_image_bytes(&batch->images[row->index])
+                             : row->slot->layout.bytes;
+}
+
+static size_t place_of(const struct row *row)
+{
+    const struct sluice_rows *batch = &row->slot->batch;
+    return batch->has_images ? batch->images[row->index].at : row->index * row->slot->layout.bytes;
 }
 
 /* Copies pixels that need no more ops directly from the message to the row's places.  False: the
@@ -317,8 +335,10 @@ static bool take_finished(struct row *row, uint8_t *pixels)
     /* The source has checked the number of pixels. */
     if (!result->message || sample->kind != SLUICE_KIND_U8 || sample->coding ||
         sample->ops_done != sluice_pipeline_u8_split(prefetcher->epoch.pipeline) ||
-        sluice_cursor_left(&result->arrived) != layout->bytes)
+        sluice_cursor_left(&result->arrived) != bytes_of(row))
         return false;
+    if (row->slot->batch.has_images)
+        return sluice_cursor_read(&result->arrived, pixels + place_of(row), bytes_of(row));
     for (unsigned i = 0; i < layout->num_views; i++) {
         const size_t at = sluice_row_place(layout, prefetcher->options.batch_size, row->index, i);
         if (!sluice_cursor_read(&result->arrived, pixels + at, layout->views[i].bytes))
@@ -332,7 +352,7 @@ static sluice_status find_room(const struct row *row, struct maker *maker, uint8
                                uint8_t **out, struct sluice_err *err)
 {
     const struct sluice_prefetcher *prefetcher = row->prefetcher;
-    *out = pixels + row->index * row->slot->layout.bytes;
+    *out = pixels + place_of(row);
     if (row->slot->layout.num_views == 1)
         return SLUICE_OK;
     if (!maker->views && !(maker->views = malloc(prefetcher->options.row_bytes)))
@@ -350,7 +370,7 @@ static sluice_status finish_row(struct row *row, struct maker *maker, uint8_t *p
     struct sluice_source_result *result = &row->result;
     sluice_status status = find_geometry(row, maker, err);
     if (status == SLUICE_OK)
-        status = check_bucket(row, maker, err);
+        status = check_size(row, maker, err);
     if (status != SLUICE_OK || take_finished(row, pixels))
         return status;
     uint8_t *out;
@@ -363,7 +383,7 @@ static sluice_status finish_row(struct row *row, struct maker *maker, uint8_t *p
         status = profile_row(row, maker, out, err);
     else
         status = sluice_pipeline_finish_u8(prefetcher->epoch.pipeline, maker->scratch,
-                                           &result->sample, out, layout->bytes, err);
+                                           &result->sample, out, bytes_of(row), err);
     if (status == SLUICE_OK && layout->num_views > 1)
         sluice_row_scatter(layout, prefetcher->options.batch_size, row->index, out, pixels);
     return status;
@@ -428,8 +448,10 @@ sluice_status prefetcher_make_row(struct row *row, struct maker *maker)
     const sluice_status status = finish_row_patiently(row, maker, pixels, &err);
     if (status == SLUICE_OK && prefetcher->options.has_digest)
         batch->hashes[row->index] =
-            sluice_row_digest(batch->layout, batch->capacity, row->index, pixels,
-                              batch->labels[row->index], maker->hasher);
+            batch->has_images ? sluice_row_image_digest(&batch->images[row->index], pixels,
+                                                        batch->labels[row->index], maker->hasher)
+                              : sluice_row_digest(batch->layout, batch->capacity, row->index,
+                                                  pixels, batch->labels[row->index], maker->hasher);
     if (status != SLUICE_OK)
         memcpy(row->error, err.text, sizeof(row->error) - 1);
     return status;

@@ -11,7 +11,8 @@
 
 #include <pthread.h>
 
-/* Private to prefetcher.c (prefetching, and the epochs), prefetcher_row.c (a row on the workers,
+/* Private to prefetcher.c (prefetching, and the epochs), prefetcher_slot.c (a batch before its rows),
+ * prefetcher_row.c (a row on the workers,
  * and its end), prefetcher_gpu.c (a batch on a device) and prefetcher_next.c (the trainer's side).
  */
 
@@ -142,6 +143,23 @@ struct sluice_prefetcher {
     struct lane *lanes;
     unsigned num_lanes; /* 0: batches are in the host's memory */
 };
+
+static inline size_t prefetcher_items_left(const struct sluice_prefetcher *prefetcher)
+{
+    return prefetcher->epoch.num_items - prefetcher->epoch.first_item;
+}
+
+/* The next item to request. */
+static inline const struct sluice_sampler_item *
+prefetcher_next_drawn(const struct sluice_prefetcher *prefetcher)
+{
+    return &prefetcher->epoch.items[prefetcher->epoch.first_item + prefetcher->next_item];
+}
+
+/* Under the lock: how many rows the batch of the next item has, and where they go. */
+void prefetcher_begin_slot(struct sluice_prefetcher *prefetcher, struct slot *slot);
+/* The expected payload of the next item, for the choice that was made for it. */
+size_t prefetcher_expected_bytes(const struct sluice_prefetcher *prefetcher);
 
 /* The row's job, and the start and stop of a worker's state; ctx is the prefetcher. */
 void prefetcher_row_job(struct sluice_job *job, enum sluice_job_fate fate, void *state);

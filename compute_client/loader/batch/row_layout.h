@@ -4,6 +4,7 @@
 #include "base/hash.h"
 #include "op/pipeline.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -27,12 +28,27 @@ struct sluice_row_view {
 
 struct sluice_row_layout {
     unsigned num_views; /* >= 1 */
+    bool is_bucket;     /* rows of other batches may have other sizes */
     size_t bytes;       /* of a row */
     struct sluice_row_view views[SLUICE_MAX_VIEWS];
 };
 
+/* A row of a batch whose images have sizes of their own: one view, with rows one after the other. */
+struct sluice_row_image {
+    size_t at; /* in the memory of the batch, in bytes */
+    uint32_t height, width;
+};
+static inline size_t sluice_row_image_bytes(const struct sluice_row_image *image)
+{
+    return (size_t)image->height * image->width * 3;
+}
+
+/* Whether the images of a pipeline end in sizes of their own: it has neither one size nor buckets.
+ * Their layout has one view, of 0 x 0. */
+bool sluice_row_has_own_size(const struct sluice_pipeline *pipeline);
+
 /* The layout of a row of this bucket, or of every row if the pipeline has no buckets
- * (sluice_pipeline_num_buckets()); then every view has a size that does not depend on the image. */
+ * (sluice_pipeline_num_buckets()). */
 struct sluice_row_layout sluice_row_layout_of(const struct sluice_pipeline *pipeline,
                                               unsigned bucket);
 
@@ -50,9 +66,14 @@ void sluice_row_scatter(const struct sluice_row_layout *layout, unsigned capacit
 /* Copies row `from` to row `to`, another one. */
 void sluice_row_copy(const struct sluice_row_layout *layout, unsigned capacity, unsigned to,
                      unsigned from, uint8_t *batch);
-/* sluice_digest_sample() of a row's bytes, read from its places. */
+/* The hash of a row's bytes, read from its places, and of its label (digest.h). */
 struct sluice_hash128 sluice_row_digest(const struct sluice_row_layout *layout, unsigned capacity,
                                         unsigned row, const uint8_t *batch, uint32_t label,
                                         struct sluice_hasher *hasher);
+
+/* The same for an image of a size of its own. */
+struct sluice_hash128 sluice_row_image_digest(const struct sluice_row_image *image,
+                                              const uint8_t *batch, uint32_t label,
+                                              struct sluice_hasher *hasher);
 
 #endif

@@ -1,11 +1,23 @@
 #include "compute_client/loader/order/digest.h"
 
+static void add_number(struct sluice_hasher *hasher, uint32_t number)
+{
+    uint8_t bytes[4];
+    for (int i = 0; i < 4; i++)
+        bytes[i] = (uint8_t)(number >> (8 * i));
+    sluice_hasher_update(hasher, bytes, sizeof(bytes));
+}
+
+void sluice_digest_size(struct sluice_hasher *hasher, uint32_t height, uint32_t width)
+{
+    add_number(hasher, height);
+    add_number(hasher, width);
+}
+
 struct sluice_hash128 sluice_digest_end(struct sluice_hasher *hasher, uint32_t label)
 {
-    uint8_t tail[8] = {0};
-    for (int i = 0; i < 4; i++)
-        tail[i] = (uint8_t)(label >> (8 * i));
-    sluice_hasher_update(hasher, tail, sizeof(tail));
+    add_number(hasher, label);
+    add_number(hasher, 0);
     return sluice_hasher_digest(hasher);
 }
 

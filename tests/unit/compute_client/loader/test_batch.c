@@ -112,3 +112,30 @@ TEST(a_batch_without_a_good_row_is_empty)
     check(SLUICE_ON_ERROR_SKIP, "--", "");
     check(SLUICE_ON_ERROR_SUBSTITUTE, "---", "");
 }
+
+/* Their pixels stay, and rows point to them. */
+TEST(images_of_their_own_sizes_are_settled_without_a_copy)
+{
+    static const enum sluice_on_error policies[] = {SLUICE_ON_ERROR_SKIP,
+                                                    SLUICE_ON_ERROR_SUBSTITUTE};
+    static const char rows[] = "a-c-d", *const want[] = {"acd", "aaccd"};
+    for (size_t p = 0; p < SLUICE_ARRAY_LEN(policies); p++) {
+        uint8_t memory[CAPACITY * ROW], before[CAPACITY * ROW];
+        struct sluice_rows batch = {0};
+        make(&batch, memory, rows);
+        memcpy(before, memory, sizeof(before));
+        batch.has_images = true;
+        for (unsigned i = 0; i < batch.n; i++)
+            batch.images[i] = (struct sluice_row_image){.at = 100 + i, .height = i, .width = 1};
+        sluice_rows_settle(&batch, policies[p]);
+        CU_ASSERT_EQUAL_FATAL(batch.n, strlen(want[p]));
+        for (unsigned i = 0; i < batch.n; i++) {
+            CU_ASSERT_EQUAL(batch.labels[i], (uint32_t)want[p][i]);
+            const unsigned from = (unsigned)(strchr(rows, want[p][i]) - rows);
+            CU_ASSERT_EQUAL(batch.images[i].at, 100 + from);
+            CU_ASSERT_EQUAL(batch.images[i].height, from);
+        }
+        CU_ASSERT_EQUAL(memcmp(before, memory, sizeof(before)), 0);
+        sluice_rows_clear(&batch);
+    }
+}

@@ -102,3 +102,51 @@ TEST(a_row_of_a_bucket_has_its_size)
     }
     sluice_pipeline_destroy(pipeline);
 }
+
+TEST(images_have_sizes_of_their_own_without_one_size_and_without_buckets)
+{
+    static const struct {
+        const char *spec;
+        bool has_own_size;
+    } cases[] = {{"decode", true},
+                 {"decode,resize=30:max=50,hflip", true},
+                 {"decode,smart_resize=4:min_pixels=4:max_pixels=99", true},
+                 {"decode,fit_bucket=8x9/9x8", false},
+                 {"decode,resize=30,center_crop=20", false}};
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
+        struct sluice_pipeline *pipeline = NULL;
+        REQUIRE_OK(sluice_pipeline_parse(cases[i].spec, &pipeline, NULL));
+        CU_ASSERT_EQUAL(sluice_row_has_own_size(pipeline), cases[i].has_own_size);
+        if (cases[i].has_own_size)
+            CU_ASSERT_EQUAL(sluice_row_layout_of(pipeline, 0).bytes, 0);
+        sluice_pipeline_destroy(pipeline);
+    }
+}
+
+/* Pixels, the size and the label, spelled out; the shape counts. */
+TEST(the_digest_of_an_image_has_its_size)
+{
+    uint8_t bytes[5 + 18 + 16], batch[5 + 18];
+    for (int i = 0; i < 23; i++)
+        bytes[i] = batch[i] = (uint8_t)(i * 7);
+    memcpy(bytes + 23, "\2\0\0\0\3\0\0\0\x44\x33\x22\x11\0\0\0\0", 16);
+    struct sluice_hasher *hasher = sluice_hasher_create();
+    CU_ASSERT_PTR_NOT_NULL_FATAL(hasher);
+    const struct sluice_row_image image = {.at = 5, .height = 2, .width = 3},
+                                  turned = {.at = 5, .height = 3, .width = 2};
+    CU_ASSERT_EQUAL(sluice_row_image_bytes(&image), 18);
+    const struct sluice_hash128 got = sluice_row_image_digest(&image, batch, 0x11223344, hasher);
+    const struct sluice_hash128 want = sluice_hash128(bytes + 5, 18 + 16);
+    CU_ASSERT(got.high == want.high && got.low == want.low);
+    CU_ASSERT_NOT_EQUAL(sluice_row_image_digest(&turned, batch, 0x11223344, hasher).low, want.low);
+
+    /* A row of a bucket is hashed as an image is. */
+    struct sluice_pipeline *pipeline = NULL;
+    REQUIRE_OK(sluice_pipeline_parse("decode,fit_bucket=9x9/2x3", &pipeline, NULL));
+    const struct sluice_row_layout layout = sluice_row_layout_of(pipeline, 1);
+    const struct sluice_hash128 row =
+        sluice_row_digest(&layout, 1, 0, batch + 5, 0x11223344, hasher);
+    CU_ASSERT(row.high == want.high && row.low == want.low);
+    sluice_pipeline_destroy(pipeline);
+    sluice_hasher_destroy(hasher);
+}
