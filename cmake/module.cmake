@@ -1,8 +1,8 @@
 # The few shapes a target has here.
 
-# Seconds until a test that hangs is ended: several times what the longest takes with a sanitizer,
-# as the machine may be busy with other things.
-set(SLUICE_TEST_TIMEOUT 300)
+# Seconds until a test that hangs is ended: twenty times what the longest takes alone, as it may have
+# a sanitizer, and the machine other things to do.
+set(SLUICE_TEST_TIMEOUT 900)
 
 # sluice_module(<name> SOURCES a.c b.c [PUBLIC libs...] [PRIVATE libs...])
 # A static library called sluice_<name>.
