@@ -63,10 +63,24 @@ static sluice_status measure_by_op(struct sluice_op_meter *meter,
     return SLUICE_OK;
 }
 
+/* Copies the pixels of the sample, which stands at the u8 split, to their places. */
+static sluice_status copy_pixels(struct sluice_op_meter *meter,
+                                 const struct sluice_pipeline *pipeline,
+                                 const struct sluice_sample *sample, uint8_t *const *places,
+                                 size_t pixels_len, struct sluice_err *err)
+{
+    struct sluice_sample copy = copy_of(sample);
+    const sluice_status status =
+        sluice_pipeline_finish_views(pipeline, meter->whole, &copy, places, pixels_len, err);
+    sluice_sample_clear(&copy);
+    return status;
+}
+
 static sluice_status measure_whole(struct sluice_op_meter *meter,
                                    const struct sluice_pipeline *pipeline,
-                                   struct sluice_sample *sample, uint8_t *pixels, size_t pixels_len,
-                                   struct sluice_sample_cost *row, struct sluice_err *err)
+                                   struct sluice_sample *sample, uint8_t *const *places,
+                                   size_t pixels_len, struct sluice_sample_cost *row,
+                                   struct sluice_err *err)
 {
     const unsigned u8_split = sluice_pipeline_u8_split(pipeline);
     const unsigned num_ops = sluice_pipeline_num_ops(pipeline);
@@ -79,11 +93,9 @@ static sluice_status measure_whole(struct sluice_op_meter *meter,
         rest_s -= row->op_s[op];
     if (rest_s > 0 && rest_s < row->op_s[1])
         row->op_s[1] = rest_s;
-    if (pixels && sample->data->len != pixels_len)
-        return sluice_fail(err, SLUICE_E_INVALID, "%zu bytes of pixels for a room of %zu",
-                           sample->data->len, pixels_len);
-    if (pixels)
-        memcpy(pixels, sample->data->data, pixels_len);
+    status = places ? copy_pixels(meter, pipeline, sample, places, pixels_len, err) : SLUICE_OK;
+    if (status != SLUICE_OK)
+        return status;
 
     start_ns = sluice_thread_cpu_ns();
     status = sluice_pipeline_run(pipeline, meter->whole, sample, num_ops, err);
@@ -97,7 +109,7 @@ static sluice_status measure_whole(struct sluice_op_meter *meter,
 
 sluice_status sluice_op_meter_measure(struct sluice_op_meter *meter,
                                       const struct sluice_pipeline *pipeline,
-                                      const struct sluice_sample *file, uint8_t *pixels,
+                                      const struct sluice_sample *file, uint8_t *const *places,
                                       size_t pixels_len, struct sluice_sample_cost *row,
                                       struct sluice_err *err)
 {
@@ -118,7 +130,7 @@ sluice_status sluice_op_meter_measure(struct sluice_op_meter *meter,
     sluice_sample_clear(&sample);
     if (status == SLUICE_OK) {
         sample = copy_of(file);
-        status = measure_whole(meter, pipeline, &sample, pixels, pixels_len, &seen, err);
+        status = measure_whole(meter, pipeline, &sample, places, pixels_len, &seen, err);
         sluice_sample_clear(&sample);
     }
     lend_index(meter, NULL);

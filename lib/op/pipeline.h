@@ -203,6 +203,14 @@ SLUICE_MUST_USE sluice_status sluice_pipeline_finish_u8(const struct sluice_pipe
                                                         struct sluice_sample *sample, uint8_t *out,
                                                         size_t out_len, struct sluice_err *err);
 
+/* As sluice_pipeline_finish_u8(), with a place for each view: view i goes to places[i].  `out_len` is
+ * the bytes of all. */
+SLUICE_MUST_USE sluice_status sluice_pipeline_finish_views(const struct sluice_pipeline *pipeline,
+                                                           struct sluice_scratch *scratch,
+                                                           struct sluice_sample *sample,
+                                                           uint8_t *const *places, size_t out_len,
+                                                           struct sluice_err *err);
+
 /* Whether a JPEG can be cut before it is decoded: the ops after decode begin with a crop whose
  * place follows from the image's size and the draws.  That is random_resized_crop, center_crop, or
  * resize with a center_crop that lies within its result. */

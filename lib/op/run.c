@@ -186,7 +186,8 @@ static sluice_status run_tensor(const struct sluice_pipeline *pipeline,
 
 /* The inverse of tail_to(): SLUICE_E_CORRUPT: the table does not contain a value. */
 static sluice_status to_u8(const struct sluice_pipeline *pipeline,
-                           const struct sluice_sample *sample, uint8_t *out, struct sluice_err *err)
+                           const struct sluice_sample *sample, uint8_t *const *places,
+                           struct sluice_err *err)
 {
     const bool is_plain = sample->ops_done == pipeline->u8_split + 1;
     const struct images images = images_of(pipeline, sample);
@@ -195,29 +196,28 @@ static sluice_status to_u8(const struct sluice_pipeline *pipeline,
     for (unsigned i = 0; status == SLUICE_OK && i < images.num; i++) {
         const size_t len = (size_t)images.sizes[i].width * images.sizes[i].height * 3;
         status = sluice_tensor_to_u8(is_plain ? pipeline->tensor_table : pipeline->tail_table,
-                                     values, images.sizes[i], out, err);
+                                     values, images.sizes[i], places[i], err);
         values += len;
-        out += len;
     }
     return status;
 }
 
-/* Runs one stage.  The result goes into the sample, or to `out` if that is not NULL (for stages
- * that make pixels, except decode alone). */
+/* Runs one stage.  The result goes into the sample, or to the views' places if these are not NULL
+ * (for stages that make pixels, except decode alone). */
 static sluice_status run_stage(const struct sluice_pipeline *pipeline,
                                struct sluice_scratch *scratch, struct sluice_sample *sample,
-                               const struct sluice_stage *stage, uint8_t *out,
+                               const struct sluice_stage *stage, uint8_t *const *places,
                                struct sluice_err *err)
 {
     const unsigned op = sample->ops_done;
     const uint64_t started_ns = scratch->measure_ops ? sluice_thread_cpu_ns() : 0;
     sluice_status status;
     if (stage->kind == SLUICE_OP_VIEWS)
-        status = sluice_run_views(pipeline, scratch, sample, stage, out, err);
+        status = sluice_run_views(pipeline, scratch, sample, stage, places, err);
     else if (stage->kind == SLUICE_OP_TENSOR || stage->kind == SLUICE_OP_SCALE)
         status = run_tensor(pipeline, scratch, sample, stage, err);
     else
-        status = sluice_run_stage(pipeline, scratch, sample, stage, out, err);
+        status = sluice_run_stage(pipeline, scratch, sample, stage, places ? places[0] : NULL, err);
     if (scratch->measure_ops && !status) {
         memset(scratch->op_ns + op, 0, (stage->next - op) * sizeof(scratch->op_ns[0]));
         scratch->op_ns[op] = sluice_thread_cpu_ns() - started_ns;
@@ -273,10 +273,10 @@ static sluice_status prepare(const struct sluice_pipeline *pipeline, struct slui
     return status ? status : check_room(pipeline, sample, out_len, pixel_bytes, err);
 }
 
-/* Runs a file or u8 sample to the u8 split; the last op that changes pixels writes to `out`. */
+/* Runs a file or u8 sample to the u8 split; the last op that changes pixels writes to the places. */
 static sluice_status finish_pixels(const struct sluice_pipeline *pipeline,
                                    struct sluice_scratch *scratch, struct sluice_sample *sample,
-                                   uint8_t *out, size_t out_len, struct sluice_err *err)
+                                   uint8_t *const *places, size_t out_len, struct sluice_err *err)
 {
     const unsigned end = pipeline->u8_split;
     while (sample->ops_done < end) {
@@ -285,14 +285,20 @@ static sluice_status finish_pixels(const struct sluice_pipeline *pipeline,
         const bool is_last = stage.next > sluice_first_op(pipeline) && !stage.is_nothing &&
                              sluice_is_last_change(pipeline, &sample->key, stage.next, end);
         sluice_status status =
-            run_stage(pipeline, scratch, sample, &stage, is_last ? out : NULL, err);
+            run_stage(pipeline, scratch, sample, &stage, is_last ? places : NULL, err);
         if (status == SLUICE_OK && !is_last)
             status = check_room(pipeline, sample, out_len, 3, err);
         if (status || is_last)
             return status;
     }
     assert(sample->data->len == out_len);
-    memcpy(out, sample->data->data, out_len);
+    const struct images images = images_of(pipeline, sample);
+    const uint8_t *pixels = sample->data->data;
+    for (unsigned i = 0; i < images.num; i++) {
+        const size_t len = (size_t)images.sizes[i].width * images.sizes[i].height * 3;
+        memcpy(places[i], pixels, len);
+        pixels += len;
+    }
     return SLUICE_OK;
 }
 
@@ -301,13 +307,23 @@ sluice_status sluice_pipeline_finish_u8(const struct sluice_pipeline *pipeline,
                                         struct sluice_sample *sample, uint8_t *out, size_t out_len,
                                         struct sluice_err *err)
 {
+    uint8_t *places[SLUICE_MAX_VIEWS];
+    sluice_places_in(pipeline, out, places);
+    return sluice_pipeline_finish_views(pipeline, scratch, sample, places, out_len, err);
+}
+
+sluice_status sluice_pipeline_finish_views(const struct sluice_pipeline *pipeline,
+                                           struct sluice_scratch *scratch,
+                                           struct sluice_sample *sample, uint8_t *const *places,
+                                           size_t out_len, struct sluice_err *err)
+{
     sluice_status status =
         prepare(pipeline, scratch, sample, out_len, sluice_pipeline_u8_bytes(pipeline), 3, err);
     if (status)
         return status;
     status = sample->kind == SLUICE_KIND_F32
-                 ? to_u8(pipeline, sample, out, err)
-                 : finish_pixels(pipeline, scratch, sample, out, out_len, err);
+                 ? to_u8(pipeline, sample, places, err)
+                 : finish_pixels(pipeline, scratch, sample, places, out_len, err);
     if (!status)
         sluice_sample_clear(sample);
     return status;

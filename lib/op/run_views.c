@@ -53,9 +53,19 @@ static sluice_status read_region(const struct sluice_pipeline *pipeline,
     return sluice_fail(err, status, "%s", over.text);
 }
 
+void sluice_places_in(const struct sluice_pipeline *pipeline, uint8_t *out,
+                      uint8_t *places[SLUICE_MAX_VIEWS])
+{
+    places[0] = out;
+    for (unsigned i = 1; i < pipeline->num_views; i++) {
+        const struct sluice_size before = pipeline->view_sizes[i - 1];
+        places[i] = places[i - 1] + (size_t)before.width * before.height * 3;
+    }
+}
+
 sluice_status sluice_run_views(const struct sluice_pipeline *pipeline,
                                struct sluice_scratch *scratch, struct sluice_sample *sample,
-                               const struct sluice_stage *stage, uint8_t *out,
+                               const struct sluice_stage *stage, uint8_t *const *places,
                                struct sluice_err *err)
 {
     const size_t bytes = sluice_pipeline_u8_bytes(pipeline);
@@ -66,6 +76,7 @@ sluice_status sluice_run_views(const struct sluice_pipeline *pipeline,
     struct sluice_sample from = *sample;
     const bool is_file = sample->ops_done == 0;
     struct sluice_buf *data = NULL;
+    uint8_t *in_data[SLUICE_MAX_VIEWS];
     sluice_status status =
         is_file ? read_region(pipeline, scratch, sample, &region, err) : SLUICE_OK;
     if (status == SLUICE_OK && is_file)
@@ -76,15 +87,15 @@ sluice_status sluice_run_views(const struct sluice_pipeline *pipeline,
                                       .height = region.image.height,
                                       .channels = 3,
                                       .data = region.rgb.pixels};
-    if (status == SLUICE_OK && !out) {
+    if (status == SLUICE_OK && !places) {
         status = sluice_buf_create(scratch->pool, bytes, &data, err);
-        out = status == SLUICE_OK ? data->data : NULL;
+        if (status == SLUICE_OK)
+            sluice_places_in(pipeline, data->data, in_data);
+        places = in_data;
     }
-    for (unsigned i = 0; status == SLUICE_OK && i < pipeline->num_views; i++) {
-        const struct sluice_size size = pipeline->view_sizes[i];
-        status = run_view(pipeline->views[i], scratch, &from, is_file ? &region : NULL, out, err);
-        out += (size_t)size.width * size.height * 3;
-    }
+    for (unsigned i = 0; status == SLUICE_OK && i < pipeline->num_views; i++)
+        status =
+            run_view(pipeline->views[i], scratch, &from, is_file ? &region : NULL, places[i], err);
     sluice_buf_unref(region.rgb.pixels);
     if (status != SLUICE_OK) {
         sluice_buf_unref(data);

@@ -146,7 +146,6 @@ void prefetcher_worker_stop(void *ctx, void *state)
     sluice_op_meter_clear(&maker->meter);
     sluice_hasher_destroy(maker->hasher);
     sluice_jpeg_stretch_clear(&maker->stretch);
-    free(maker->views);
     free(maker->works);
     free(maker);
 }
@@ -179,15 +178,15 @@ sluice_status prefetcher_worker_start(void *ctx, unsigned index, void **state)
     return SLUICE_OK;
 }
 
-/* Measures the ops of the row's sample, and writes its u8 image to `out`. */
-static sluice_status profile_row(struct row *row, struct maker *maker, uint8_t *out,
+/* Measures the ops of the row's sample, and writes its views to their places. */
+static sluice_status profile_row(struct row *row, struct maker *maker, uint8_t *const *places,
                                  struct sluice_err *err)
 {
     struct sluice_prefetcher *prefetcher = row->prefetcher;
     struct sluice_sample_cost *cost = &prefetcher->epoch.profile->rows[row->position];
     cost->op_s[0] = (double)row->result.disk_busy_ns * 1e-9;
     return sluice_op_meter_measure(&maker->meter, prefetcher->epoch.pipeline, &row->result.sample,
-                                   out, row->slot->layout.bytes, cost, err);
+                                   places, row->slot->layout.bytes, cost, err);
 }
 
 /* Reads the header of a row's file, which stands at split 0. */
@@ -310,7 +309,7 @@ static sluice_status check_size(struct row *row, struct maker *maker, struct slu
     return status;
 }
 
-/* The row's bytes, and with one view their place in the batch. */
+/* The bytes of the row's views. */
 static size_t bytes_of(const struct row *row)
 {
     const struct sluice_rows *batch = &row->slot->batch;
@@ -318,15 +317,20 @@ static size_t bytes_of(const struct row *row)
                              : row->slot->layout.bytes;
 }
 
-static size_t place_of(const struct row *row)
+/* The places of the row's views in the batch, once its size is known. */
+static void find_places(const struct row *row, uint8_t *pixels, uint8_t *places[SLUICE_MAX_VIEWS])
 {
     const struct sluice_rows *batch = &row->slot->batch;
-    return batch->has_images ? batch->images[row->index].at : row->index * row->slot->layout.bytes;
+    const struct sluice_row_layout *layout = &row->slot->layout;
+    for (unsigned i = 0; i < layout->num_views; i++)
+        places[i] =
+            pixels + (batch->has_images ? batch->images[row->index].at
+                                        : sluice_row_place(layout, batch->capacity, row->index, i));
 }
 
-/* Copies pixels that need no more ops directly from the message to the row's places.  False: the
+/* Copies pixels that need no more ops directly from the message to their places.  False: the
  * sample needs ops. */
-static bool take_finished(struct row *row, uint8_t *pixels)
+static bool take_finished(struct row *row, uint8_t *const *places)
 {
     const struct sluice_prefetcher *prefetcher = row->prefetcher;
     const struct sluice_row_layout *layout = &row->slot->layout;
@@ -338,27 +342,12 @@ static bool take_finished(struct row *row, uint8_t *pixels)
         sluice_cursor_left(&result->arrived) != bytes_of(row))
         return false;
     if (row->slot->batch.has_images)
-        return sluice_cursor_read(&result->arrived, pixels + place_of(row), bytes_of(row));
+        return sluice_cursor_read(&result->arrived, places[0], bytes_of(row));
     for (unsigned i = 0; i < layout->num_views; i++) {
-        const size_t at = sluice_row_place(layout, prefetcher->options.batch_size, row->index, i);
-        if (!sluice_cursor_read(&result->arrived, pixels + at, layout->views[i].bytes))
+        if (!sluice_cursor_read(&result->arrived, places[i], layout->views[i].bytes))
             return false;
     }
     return true;
-}
-
-/* Where the row's bytes are made: in its place, or with several views in the maker's memory. */
-static sluice_status find_room(const struct row *row, struct maker *maker, uint8_t *pixels,
-                               uint8_t **out, struct sluice_err *err)
-{
-    const struct sluice_prefetcher *prefetcher = row->prefetcher;
-    *out = pixels + place_of(row);
-    if (row->slot->layout.num_views == 1)
-        return SLUICE_OK;
-    if (!maker->views && !(maker->views = malloc(prefetcher->options.row_bytes)))
-        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the views of a sample");
-    *out = maker->views;
-    return SLUICE_OK;
 }
 
 /* Writes the u8 pixels of the row's sample to the batch. */
@@ -366,27 +355,23 @@ static sluice_status finish_row(struct row *row, struct maker *maker, uint8_t *p
                                 struct sluice_err *err)
 {
     struct sluice_prefetcher *prefetcher = row->prefetcher;
-    const struct sluice_row_layout *layout = &row->slot->layout;
     struct sluice_source_result *result = &row->result;
     sluice_status status = find_geometry(row, maker, err);
     if (status == SLUICE_OK)
         status = check_size(row, maker, err);
-    if (status != SLUICE_OK || take_finished(row, pixels))
+    if (status != SLUICE_OK)
         return status;
-    uint8_t *out;
-    status = find_room(row, maker, pixels, &out, err);
-    if (status == SLUICE_OK)
-        status = sluice_source_gather(result, prefetcher->options.pool, err);
+    uint8_t *places[SLUICE_MAX_VIEWS];
+    find_places(row, pixels, places);
+    if (take_finished(row, places))
+        return SLUICE_OK;
+    status = sluice_source_gather(result, prefetcher->options.pool, err);
     if (status != SLUICE_OK)
         return status;
     if (prefetcher->epoch.profile && row->ops_done == 0)
-        status = profile_row(row, maker, out, err);
-    else
-        status = sluice_pipeline_finish_u8(prefetcher->epoch.pipeline, maker->scratch,
-                                           &result->sample, out, bytes_of(row), err);
-    if (status == SLUICE_OK && layout->num_views > 1)
-        sluice_row_scatter(layout, prefetcher->options.batch_size, row->index, out, pixels);
-    return status;
+        return profile_row(row, maker, places, err);
+    return sluice_pipeline_finish_views(prefetcher->epoch.pipeline, maker->scratch, &result->sample,
+                                        places, bytes_of(row), err);
 }
 
 /* False: the run was stopped meanwhile, or the epoch has ended. */

@@ -67,7 +67,6 @@ struct maker {
     struct sluice_op_meter meter; /* only if the prefetcher measures ops */
     struct sluice_hasher *hasher;
     struct sluice_jpeg_stretch stretch;
-    uint8_t *views; /* a row's bytes before they go to their places; NULL: rows have one view */
     struct sluice_kernel_work *works; /* of a sample's views; only with a device */
 };
 

@@ -30,14 +30,6 @@ struct sluice_row_layout sluice_row_layout_of(const struct sluice_pipeline *pipe
     return layout;
 }
 
-void sluice_row_scatter(const struct sluice_row_layout *layout, unsigned capacity, unsigned row,
-                        const uint8_t *bytes, uint8_t *batch)
-{
-    for (unsigned i = 0; i < layout->num_views; i++)
-        memcpy(batch + sluice_row_place(layout, capacity, row, i), bytes + layout->views[i].offset,
-               layout->views[i].bytes);
-}
-
 void sluice_row_copy(const struct sluice_row_layout *layout, unsigned capacity, unsigned to,
                      unsigned from, uint8_t *batch)
 {

@@ -60,9 +60,6 @@ static inline size_t sluice_row_place(const struct sluice_row_layout *layout, un
     return capacity * of->offset + row * of->bytes;
 }
 
-/* Writes a row's bytes to its places. */
-void sluice_row_scatter(const struct sluice_row_layout *layout, unsigned capacity, unsigned row,
-                        const uint8_t *bytes, uint8_t *batch);
 /* Copies row `from` to row `to`, another one. */
 void sluice_row_copy(const struct sluice_row_layout *layout, unsigned capacity, unsigned to,
                      unsigned from, uint8_t *batch);

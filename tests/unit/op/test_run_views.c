@@ -106,6 +106,45 @@ TEST(floats_are_the_tensors_of_the_views)
     sluice_pipeline_destroy(p);
 }
 
+/* The places are those of the views in reverse, with a byte before each. */
+TEST(each_view_goes_to_its_own_place_from_any_split)
+{
+    struct sluice_pipeline *p = run_test_parse(
+        "decode,hflip=1,views([random_resized_crop=6x9],2x[center_crop=5]),to_tensor,"
+        "normalize=imagenet");
+    enum { NUM = 3 };
+    static const size_t bytes[NUM] = {54 * 3, 25 * 3, 25 * 3};
+    struct sluice_scratch *scratch = run_test_scratch(NULL);
+    struct sluice_buf *file = run_test_file(40, 30);
+    uint8_t want[(6 * 9 + 2 * 25) * 3], got[sizeof(want) + NUM], *places[NUM];
+    size_t at = sizeof(got);
+    for (unsigned v = 0; v < NUM; v++) {
+        at -= bytes[v];
+        places[v] = got + at--;
+    }
+    CU_ASSERT_EQUAL_FATAL(at, 0);
+    struct sluice_sample sample = run_test_sample(file, 3);
+    REQUIRE_OK(sluice_pipeline_finish_u8(p, scratch, &sample, want, sizeof(want), NULL));
+    for (unsigned split = 0; split <= sluice_pipeline_num_ops(p); split++) {
+        memset(got, 0xEE, sizeof(got));
+        sample = run_test_sample(file, 3);
+        REQUIRE_OK(sluice_pipeline_run(p, scratch, &sample, split, NULL));
+        CHECK_FAILS(SLUICE_E_INVALID, "output of 311 bytes, not 312",
+                    sluice_pipeline_finish_views(p, scratch, &sample, places, sizeof(want) - 1,
+                                                 sluice_test_err()));
+        CHECK_OK(sluice_pipeline_finish_views(p, scratch, &sample, places, sizeof(want), NULL));
+        const uint8_t *view = want;
+        for (unsigned v = 0; v < NUM; v++) {
+            CU_ASSERT_EQUAL(memcmp(places[v], view, bytes[v]), 0);
+            CU_ASSERT_EQUAL(places[v][-1], 0xEE);
+            view += bytes[v];
+        }
+    }
+    sluice_buf_unref(file);
+    sluice_scratch_destroy(scratch);
+    sluice_pipeline_destroy(p);
+}
+
 TEST(a_sample_from_outside_has_the_pixels_of_all_views)
 {
     struct sluice_pipeline *p =

@@ -43,7 +43,8 @@ TEST(measures_bytes_and_times_and_gives_the_pixels)
     uint8_t pixels[PIXELS], expected[PIXELS];
     REQUIRE_OK(sluice_op_meter_init(&meter, NULL, 0, &err));
     const uint64_t start_ns = sluice_clock_ns();
-    REQUIRE_OK(sluice_op_meter_measure(&meter, pipeline, &file, pixels, PIXELS, &row, &err));
+    REQUIRE_OK(sluice_op_meter_measure(&meter, pipeline, &file, (uint8_t *const[]){pixels}, PIXELS,
+                                       &row, &err));
     const double elapsed_s = (double)(sluice_clock_ns() - start_ns) * 1e-9;
     const uint64_t bytes[] = {file_bytes, 120 * 90 * 3, PIXELS, PIXELS, 4 * PIXELS, 4 * PIXELS};
     for (int k = 0; k < SLUICE_TEST_SPLITS; k++)
@@ -79,7 +80,8 @@ TEST(an_index_stays_the_sample_s)
     struct sluice_sample_cost row = {.op_s = {0.25}};
     uint8_t pixels[PIXELS], expected[PIXELS];
     REQUIRE_OK(sluice_op_meter_init(&meter, NULL, 0, &err));
-    REQUIRE_OK(sluice_op_meter_measure(&meter, pipeline, &file, pixels, PIXELS, &row, &err));
+    REQUIRE_OK(sluice_op_meter_measure(&meter, pipeline, &file, (uint8_t *const[]){pixels}, PIXELS,
+                                       &row, &err));
     CU_ASSERT_EQUAL(file.jpeg_index->width, 120);
     REQUIRE_OK(sluice_pipeline_finish_u8(pipeline, meter.whole, &file, expected, PIXELS, &err));
     CU_ASSERT_EQUAL(memcmp(pixels, expected, PIXELS), 0);
@@ -127,7 +129,8 @@ TEST(measures_any_pipeline)
         struct sluice_sample_cost row = {.width = 9};
         uint8_t pixels[PIXELS], expected[PIXELS];
         REQUIRE_OK(sluice_op_meter_init(&meter, NULL, 0, &err));
-        REQUIRE_OK(sluice_op_meter_measure(&meter, pipeline, &file, pixels, PIXELS, &row, &err));
+        REQUIRE_OK(sluice_op_meter_measure(&meter, pipeline, &file, (uint8_t *const[]){pixels},
+                                           PIXELS, &row, &err));
         CU_ASSERT_EQUAL(row.bytes[0], file.data->len);
         for (unsigned k = 1; k < SLUICE_MAX_STAGES; k++)
             CU_ASSERT_EQUAL(row.bytes[k], cases[i].bytes[k]);
@@ -147,9 +150,9 @@ TEST(refuses_pixels_of_another_size)
     struct sluice_sample_cost row = {.width = 9};
     uint8_t pixels[PIXELS];
     REQUIRE_OK(sluice_op_meter_init(&meter, NULL, 0, &err));
-    CU_ASSERT_EQUAL(
-        sluice_op_meter_measure(&meter, pipeline, &file, pixels, PIXELS - 1, &row, &err),
-        SLUICE_E_INVALID);
+    CU_ASSERT_EQUAL(sluice_op_meter_measure(&meter, pipeline, &file, (uint8_t *const[]){pixels},
+                                            PIXELS - 1, &row, &err),
+                    SLUICE_E_INVALID);
     sluice_sample_clear(&file);
     sluice_op_meter_clear(&meter);
     sluice_pipeline_destroy(pipeline);

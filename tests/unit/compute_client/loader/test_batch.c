@@ -30,9 +30,9 @@ static void make(struct sluice_rows *batch, uint8_t *memory, const char *rows)
     REQUIRE_OK(sluice_rows_add_geometry(batch, 2, &err));
     batch->n = (unsigned)strlen(rows);
     for (unsigned i = 0; i < batch->n; i++) {
-        uint8_t bytes[ROW];
-        memset(bytes, rows[i], ROW);
-        sluice_row_scatter(&layout, CAPACITY, i, bytes, memory);
+        for (unsigned v = 0; v < layout.num_views; v++)
+            memset(memory + sluice_row_place(&layout, CAPACITY, i, v), rows[i],
+                   layout.views[v].bytes);
         batch->labels[i] = (uint32_t)rows[i];
         batch->ids[i] = 1000 + (uint32_t)rows[i];
         batch->draw_epochs[i] = 2000 + (uint32_t)rows[i];

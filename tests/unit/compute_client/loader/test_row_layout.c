@@ -24,10 +24,11 @@ static void fill(uint8_t *batch)
 {
     memset(batch, 0xEE, CAPACITY * ROW_BYTES);
     for (unsigned row = 0; row < CAPACITY; row++) {
-        uint8_t bytes[ROW_BYTES];
-        for (size_t k = 0; k < ROW_BYTES; k++)
-            bytes[k] = byte_of(row, k);
-        sluice_row_scatter(&layout, CAPACITY, row, bytes, batch);
+        for (unsigned view = 0; view < NUM_VIEWS; view++) {
+            uint8_t *at = batch + sluice_row_place(&layout, CAPACITY, row, view);
+            for (size_t k = 0; k < layout.views[view].bytes; k++)
+                at[k] = byte_of(row, layout.views[view].offset + k);
+        }
     }
 }
 
