@@ -31,7 +31,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         total = state.num_items;
     FUZZ_CHECK(total >= 1 && total <= UINT32_MAX);
     FUZZ_CHECK(state.cursor <= (state.has_order ? UINT32_MAX : total));
-    FUZZ_CHECK(state.has_order || state.cursor == total || state.cursor % state.global_batch == 0);
+    FUZZ_CHECK(state.has_order || state.num_buckets > 0 || state.cursor == total ||
+               state.cursor % state.global_batch == 0);
     FUZZ_CHECK(strspn(state.dataset_id, "0123456789abcdef") == strlen(state.dataset_id));
     char written[SLUICE_MAX_STATE], rewritten[SLUICE_MAX_STATE];
     sluice_state_write(&state, written);

@@ -114,7 +114,8 @@ TEST(an_epoch_is_planned_with_its_own_ops)
         sluice_pipeline_parse("decode,random_resized_crop=224,when(epoch>=71,tv_blur=2:kernel=23),"
                               "hflip,to_tensor,normalize=imagenet",
                               &pipeline, NULL));
-    const struct sluice_rates rates = RATES(2000, 2);
+    struct sluice_rates rates = RATES(2000, 2);
+    rates.compute_cores = 2; /* CPUs are the limit */
     struct sluice_plan_epoch epoch = sim_epoch(100);
     epoch.pipeline = pipeline;
     struct sluice_plan_forecast without, with, again;
