@@ -11,6 +11,7 @@ import torch
 
 from sluice import _batch_ops, _fields, _sluice, recipes
 from sluice._batches import Batches
+from sluice._own_sizes import pad, patchify  # noqa: F401
 from sluice._torch_batch import BatchKey, Mix, RandomErasing  # noqa: F401
 
 DTYPES = {torch.float32: _sluice.F32, torch.float16: _sluice.F16, torch.bfloat16: _sluice.BF16}

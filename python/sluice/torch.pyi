@@ -3,6 +3,7 @@ from typing import Any, Callable, Optional, Sequence, Union
 import torch
 
 from sluice._batches import Batches, _Source
+from sluice._own_sizes import pad as pad, patchify as patchify
 from sluice._torch_batch import Mix as Mix, RandomErasing as RandomErasing
 from sluice._dataset import Dataset as Dataset, IterableDataset as IterableDataset
 

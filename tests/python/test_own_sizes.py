@@ -180,6 +180,39 @@ class OwnSizesTest(support.SetTest):
                     want = raw.contiguous().to(torch.float32).div(255).sub(mean).div(std)
                     self.assertTrue(torch.equal(image, want))
 
+    def test_torch_makes_one_tensor_of_a_list(self):
+        try:
+            import torch
+        except ImportError as error:
+            self.skipTest(str(error))
+        import sluice.torch
+        with sluice.torch.Loader(self.root, 8, pipeline=PIPELINE, workers=2, seed=3) as loader:
+            images, _ = next(iter(loader))
+            images = [image.clone() for image in images]
+        self.assertGreater(len({image.shape for image in images}), 1)
+        for multiple in (1, 64):
+            batch, mask = sluice.torch.pad(images, multiple)
+            height, width = (max(-(-image.shape[axis] // multiple) * multiple for image in images) for axis in (1, 2))
+            self.assertEqual((batch.shape, mask.shape), ((len(images), 3, height, width), (len(images), height, width)))
+            for image, row, inside in zip(images, batch, mask, strict=True):
+                self.assertTrue(torch.equal(row[:, :image.shape[1], :image.shape[2]], image))
+                self.assertEqual(int(row.to(torch.int64).sum()), int(image.to(torch.int64).sum()))
+                self.assertEqual(int(inside.sum()), image[0].numel())
+                self.assertTrue(inside[:image.shape[1], :image.shape[2]].all())
+        patches, offsets, grids = sluice.torch.patchify(images, 14)
+        for row, image in enumerate(images):
+            self.assertEqual(grids[row].tolist(), [image.shape[1] // 14, image.shape[2] // 14])
+            of_row = iter(patches[offsets[row]:offsets[row + 1]])
+            for y in range(0, image.shape[1], 14):
+                for x in range(0, image.shape[2], 14):
+                    self.assertTrue(torch.equal(next(of_row), image[:, y:y + 14, x:x + 14].reshape(-1)))
+            self.assertIsNone(next(of_row, None))
+        self.assertEqual(offsets[-1], len(patches))
+        with self.assertRaisesRegex(sluice.InvalidError, "image 0 has .* no multiple of size=15"):
+            sluice.torch.patchify(images, 15)
+        with self.assertRaisesRegex(sluice.InvalidError, "0 images"):
+            sluice.torch.pad([])
+
     def test_jax_has_a_list(self):
         try:
             import jax  # noqa: F401
