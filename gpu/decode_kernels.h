@@ -8,10 +8,10 @@
 
 #include <string.h>
 
-/* The arithmetic of the decoder on the device, from bits to samples; resize_kernels.h goes on to the
- * pixels of a row.  One source for decode.cu, where each thread of a block calls these functions,
- * and decode_host.c, where a loop does.  All results are those of image/jpeg/window_c.c and
- * image/kernels/kernels_c.c.
+/* The arithmetic of the decoder on the device, from bits to samples; resize_kernels.h goes on to
+ * the pixels of a row.  One source for decode.cu, where each thread of a block calls these
+ * functions, and decode_host.c, where a loop does.  All results are those of image/jpeg/window_c.c
+ * and image/kernels/kernels_c.c.
  *
  * Variables declared SLUICE_GPU_SHARED belong to a block of threads.  Functions with a `thread` are
  * called by each thread of the block; where the text says "then", all have returned from the one

@@ -5,8 +5,8 @@
 #include "gpu/decode_kernels.h"
 #include "image/kernel_call.h"
 
-/* A view of a sample as kernels of colours, blurs and warps see it: its pixels, scratch memory, and the
- * threads that work on it (pixel_kernels.h).
+/* A view of a sample as kernels of colours, blurs and warps see it: its pixels, scratch memory, and
+ * the threads that work on it (pixel_kernels.h).
  *
  * C11 and CUDA. */
 

@@ -85,8 +85,8 @@ int sluice_choices_find_name(const struct sluice_choices *choices, const char *n
 
 /* The place of the plain form of a split. */
 unsigned sluice_choices_find_split(const struct sluice_choices *choices, unsigned split);
-/* The place of the one choice of a mode that is not planned: the file, pixels (piloff) or the tensor
- * (alloff). */
+/* The place of the one choice of a mode that is not planned: the file, pixels (piloff) or the
+ * tensor (alloff). */
 unsigned sluice_choices_of_mode(const struct sluice_choices *choices, enum sluice_mode mode);
 
 /* Those choices of a list that may be taken. */

@@ -30,9 +30,9 @@ void sluice_op_meter_clear(struct sluice_op_meter *meter); /* idempotent; fine o
 
 /* Fills all of *row except op_s[0] from `file`, a sample at split 0, which stays unchanged, and
  * writes its u8 pixels, pixels_len bytes, to the places of their views
- * (sluice_pipeline_finish_views()), unless that is NULL.  On failure the row is one that never saves
- * bytes: the file's bytes at every stage, and no time.  SLUICE_E_INVALID: the pixels have another
- * size. */
+ * (sluice_pipeline_finish_views()), unless that is NULL.  On failure the row is one that never
+ * saves bytes: the file's bytes at every stage, and no time.  SLUICE_E_INVALID: the pixels have
+ * another size. */
 SLUICE_MUST_USE sluice_status sluice_op_meter_measure(struct sluice_op_meter *meter,
                                                       const struct sluice_pipeline *pipeline,
                                                       const struct sluice_sample *file,

@@ -17,10 +17,10 @@ struct sluice_sample_facts sluice_sample_facts_of(const struct sluice_pipeline *
                                                   const struct sluice_manifest_entry *entry,
                                                   const struct sluice_draw_key *key);
 
-/* The same without a manifest; width and height 0: unknown. */
 /* sluice_sample_facts.output_size of a pipeline's samples. */
 uint32_t sluice_output_side(const struct sluice_pipeline *pipeline);
 
+/* sluice_sample_facts_of() without a manifest; width and height 0: unknown. */
 struct sluice_sample_facts sluice_sample_facts_make(const struct sluice_pipeline *pipeline,
                                                     uint64_t file_bytes, uint32_t width,
                                                     uint32_t height, uint8_t coding,

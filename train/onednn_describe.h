@@ -7,7 +7,8 @@
 
 #include <oneapi/dnnl/dnnl.h>
 
-/* Private to onednn_shim.c: layers as oneDNN describes them, by one set of functions for its versions 2 and 3.
+/* Private to onednn_shim.c: layers as oneDNN describes them, by one set of functions for its
+ * versions 2 and 3.
  *
  * Memory descriptors: version 2 has structs that are passed by pointer, version 3 has handles.
  * Operation descriptors exist in version 2 only. */

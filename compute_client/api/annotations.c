@@ -85,8 +85,8 @@ void sluice_move_keypoints(const double matrix[9], uint32_t height, uint32_t wid
     }
 }
 
-/* The least part of a pixel that counts.  A point on the edge of two pixels, as where a resize halves
- * an image, belongs to the second, however the inverse is rounded. */
+/* The least part of a pixel that counts.  A point on the edge of two pixels, as where a resize
+ * halves an image, belongs to the second, however the inverse is rounded. */
 #define EDGE 1e-7
 
 static void sample_nearest(const double m[9], const uint8_t *in, uint32_t in_width,

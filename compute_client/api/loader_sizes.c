@@ -5,8 +5,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Outputs whose size follows from the image, by the sizes in the list: aspect buckets, whose batches
- * are of one bucket each (order/bucket_order.h), and images of sizes of their own. */
+/* Outputs whose size follows from the image, by the sizes in the list: aspect buckets, whose
+ * batches are of one bucket each (order/bucket_order.h), and images of sizes of their own. */
 
 static sluice_status check_settings(const struct sluice_loader *loader, const struct part *part,
                                     struct sluice_err *err)

@@ -32,7 +32,8 @@ static const char *const groups[] = {
     NULL,
 };
 
-/* The table points here: sluice_options_parse() sets it, sluice_options_set() a struct of its own. */
+/* The table points here: sluice_options_parse() sets it, sluice_options_set() a struct of its
+ * own. */
 static struct sluice_given_options given;
 
 /* On a command line these are the positional arguments. */

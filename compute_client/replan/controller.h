@@ -123,8 +123,8 @@ void sluice_controller_see_rest(struct sluice_controller *controller,
 /* Bounds on the items under way: the next request waits while max_away items have not arrived, or
  * max_unfinished (>= max_away) are not finished.  They are just high enough to keep every resource
  * busy, so that new prices act soon.  A fixed plan has no bounds.  num_done is the number
- * of items finished since the last update.  Before the first update of an epoch, each of these items
- * raises the bounds by one. */
+ * of items finished since the last update.  Before the first update of an epoch, each of these
+ * items raises the bounds by one. */
 struct sluice_plan_bounds {
     uint32_t max_away, max_unfinished;
 };

@@ -7,10 +7,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* COCO's annotations (https://cocodataset.org/#format-data), of detection and of keypoints: one JSON
- * object with `images` (id, file_name), `annotations` (image_id, category_id, bbox as x y width
- * height, maybe keypoints and iscrowd) and maybe `categories` (id).  Boxes of crowds (iscrowd 1) are
- * left out, as training does.  The file is parsed element by element.
+/* COCO's annotations (https://cocodataset.org/#format-data), of detection and of keypoints: one
+ * JSON object with `images` (id, file_name), `annotations` (image_id, category_id, bbox as x y
+ * width height, maybe keypoints and iscrowd) and maybe `categories` (id).  Boxes of crowds (iscrowd
+ * 1) are left out, as training does.  The file is parsed element by element.
  *
  * Threads: none of its own. */
 

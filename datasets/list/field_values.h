@@ -8,8 +8,8 @@
 
 struct json_t;
 
-/* Collects the values of one field as they are read, all of one type: the requested kind, or vectors
- * or bytes as the first value is, which is a vector if it has only numbers.
+/* Collects the values of one field as they are read, all of one type: the requested kind, or
+ * vectors or bytes as the first value is, which is a vector if it has only numbers.
  *
  * Threads: none of its own. */
 

@@ -12,8 +12,8 @@
  *     one field       the value itself
  *     several         of each value its bytes (uint32), then the values, each at a multiple of 4
  *
- * Numbers are little-endian.  In a block at a multiple of 4 vectors, boxes and keypoints are aligned
- * to 4 bytes, and several fields take a multiple of 4 bytes.
+ * Numbers are little-endian.  In a block at a multiple of 4 vectors, boxes and keypoints are
+ * aligned to 4 bytes, and several fields take a multiple of 4 bytes.
  *
  * Threads: pure functions. */
 

@@ -14,10 +14,10 @@
  *     file_name,label,split          {"file_name": "a/1.jpg", "label": 3}
  *     "a/1.jpg",3,train              {"file_name": "a/2.jpg", "label": "cat"}
  *
- * `file_name` (or `path`) is relative to the table's folder.  `label` is an integer or the name of a
- * class, of the same kind in all rows: the column label_key, or the first of `label`, `class`, `cls`
- * and `target` that exists.  `split`, a word of split_name.h, may be missing, as may values of other
- * columns.  Names get numbers in the order in which Python sorts them.  CSV is
+ * `file_name` (or `path`) is relative to the table's folder.  `label` is an integer or the name of
+ * a class, of the same kind in all rows: the column label_key, or the first of `label`, `class`,
+ * `cls` and `target` that exists.  `split`, a word of split_name.h, may be missing, as may values
+ * of other columns.  Names get numbers in the order in which Python sorts them.  CSV is
  * RFC 4180's: quoted fields, quotes doubled, newlines in quotes; with one line of names.
  *
  * Columns that are requested by name have the values of fields (field_values.h): in CSV numbers
@@ -35,8 +35,9 @@ struct sluice_labels;
  * (python_json.h).  A damaged line is an error in every row.
  *
  * Reads the tables of a root, or `file` (NULL: those of the root; file names in it are relative to
- * the root), which must be a table.  `sources`: borrowed until the labels are destroyed.  *labels stays NULL without a table.  SLUICE_E_NOT_FOUND,
- * SLUICE_E_IO: the root; SLUICE_E_INVALID: err names file, line and field. */
+ * the root), which must be a table.  `sources`: borrowed until the labels are destroyed.  *labels
+ * stays NULL without a table.  SLUICE_E_NOT_FOUND, SLUICE_E_IO: the root; SLUICE_E_INVALID: err
+ * names file, line and field. */
 SLUICE_MUST_USE sluice_status sluice_labels_read(const char *root, const char *file,
                                                  const char *label_key,
                                                  const struct sluice_field_sources *sources,

@@ -11,8 +11,8 @@
  *
  * Threads: none of its own. */
 
-/* Adds the boxes of a text, which is terminated, in parts of the image; blank lines are passed over.
- * SLUICE_E_INVALID: err names line and fault, to go on behind the name of the file. */
+/* Adds the boxes of a text, which is terminated, in parts of the image; blank lines are passed
+ * over. SLUICE_E_INVALID: err names line and fault, to go on behind the name of the file. */
 SLUICE_MUST_USE sluice_status sluice_yolo_parse(const char *text, struct sluice_shapes *shapes,
                                                 struct sluice_err *err);
 

@@ -6,9 +6,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Boxes and keypoints of images as fields "boxes" and "keypoints": from files of COCO (coco.h), which
- * name images by file_name, the end of their paths, or from a folder of YOLO's texts (yolo.h), in
- * which "a/1.txt" is that of "a/1.jpg" or "images/a/1.jpg".
+/* Boxes and keypoints of images as fields "boxes" and "keypoints": from files of COCO (coco.h),
+ * which name images by file_name, the end of their paths, or from a folder of YOLO's texts
+ * (yolo.h), in which "a/1.txt" is that of "a/1.jpg" or "images/a/1.jpg".
  *
  * Threads: called from one. */
 
@@ -27,9 +27,9 @@ sluice_annotations_add_fields(const struct sluice_annotations *annotations,
                               struct sluice_fields *fields, struct sluice_err *err);
 
 /* Sets the values of all rows; `first` is the number of the field of boxes.  SLUICE_E_INVALID: an
- * image is in no file of COCO, a file_name is that of several images, or a text of YOLO is wrong; err
- * names it.  Images that have no text of YOLO have no boxes, and entries of COCO without an image are a
- * warning that counts them. */
+ * image is in no file of COCO, a file_name is that of several images, or a text of YOLO is wrong;
+ * err names it.  Images that have no text of YOLO have no boxes, and entries of COCO without an
+ * image are a warning that counts them. */
 SLUICE_MUST_USE sluice_status sluice_annotations_assign(
     const struct sluice_annotations *annotations, const char *root, unsigned first,
     struct sluice_manifest_builder *builder, struct sluice_err *err);

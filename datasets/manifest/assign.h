@@ -24,8 +24,8 @@ struct sluice_manifest_parts {
     bool are_names; /* these labels are names, and the builder has the classes */
 };
 
-/* Gives a manifest without entries the fields of the options, and reads their annotations, which the
- * caller destroys; *annotations stays NULL without any. */
+/* Gives a manifest without entries the fields of the options, and reads their annotations, which
+ * the caller destroys; *annotations stays NULL without any. */
 SLUICE_MUST_USE sluice_status sluice_manifest_begin_fields(
     const struct sluice_manifest_options *options, struct sluice_manifest *manifest,
     struct sluice_annotations **annotations, struct sluice_err *err);

@@ -11,13 +11,14 @@
 /* A manifest as a mapped file: opening ten million samples reads the file once and takes almost no
  * memory of the process, since its pages are in the kernel's page cache.
  *
- * Version 1 holds no fields, or one called "target" that is a vector or bytes; version 2 any others.
- * All numbers are little endian, all sections begin at multiples of 8:
+ * Version 1 holds no fields, or one called "target" that is a vector or bytes; version 2 any
+ * others. All numbers are little endian, all sections begin at multiples of 8:
  *
  *     header    "SLUICEMF", version (4 bytes), length of the header (4), number of samples (8), of
  *               classes (8), of files passed over that may be images (8), id of the dataset (16),
  *               hash of what it was made of (16: of a text manifest, that in its last line; of a
- *               server's list, 8 bytes of 0 and its list_hash), what the values are (4; 0: there are
+ *               server's list, 8 bytes of 0 and its list_hash), what the values are (4; 0: there
+ * are
  *               none, 1: vectors, 2: bytes, 3: of named fields) and a number (4; of vectors their
  *               dimension, of fields the bytes of their description), of each section its offset,
  *               length and XXH3-64 (3 * 8), XXH3-64 of all before (8)
@@ -30,8 +31,8 @@
  *               behind it
  *     strings   paths, classes, and what was passed over, each with its NUL
  *
- * Opening checks the whole file, hashes and values, by read(), so a failing disk is an error and not
- * a signal.  A later failure of a mapped page ends the process (SIGBUS), so a file is only ever
+ * Opening checks the whole file, hashes and values, by read(), so a failing disk is an error and
+ * not a signal.  A later failure of a mapped page ends the process (SIGBUS), so a file is only ever
  * replaced by renaming, never truncated or overwritten.
  *
  * Threads: a writer belongs to one thread at a time; the rest from any. */
@@ -41,9 +42,9 @@ SLUICE_MUST_USE sluice_status sluice_manifest_binary_path(const char *text_path,
                                                           char path[SLUICE_MAX_PATH_BYTES],
                                                           struct sluice_err *err);
 
-/* SLUICE_E_NOT_FOUND; SLUICE_E_CORRUPT: not such a file, truncated or damaged; SLUICE_E_UNSUPPORTED:
- * another version; SLUICE_E_STALE: made from another source than *source_hash (NULL: not checked),
- * or of another dataset than *id (NULL: not checked); SLUICE_E_IO.
+/* SLUICE_E_NOT_FOUND; SLUICE_E_CORRUPT: not such a file, truncated or damaged;
+ * SLUICE_E_UNSUPPORTED: another version; SLUICE_E_STALE: made from another source than *source_hash
+ * (NULL: not checked), or of another dataset than *id (NULL: not checked); SLUICE_E_IO.
  * Error texts name the path. */
 struct sluice_manifest_expected {
     const struct sluice_hash128 *source_hash, *id;
@@ -88,8 +89,8 @@ sluice_manifest_writer_create(const struct sluice_manifest_writer_options *optio
                               struct sluice_manifest_writer **writer, struct sluice_err *err);
 
 /* Adds the next row.  SLUICE_E_INVALID: its label has no class, its values are not of the fields in
- * the options, its path is empty, too long, not UTF-8 or not after the one before, or there are more
- * rows or bytes of values than in the options.  SLUICE_E_IO. */
+ * the options, its path is empty, too long, not UTF-8 or not after the one before, or there are
+ * more rows or bytes of values than in the options.  SLUICE_E_IO. */
 SLUICE_MUST_USE sluice_status sluice_manifest_writer_add(struct sluice_manifest_writer *writer,
                                                          const struct sluice_manifest_entry *entry,
                                                          struct sluice_err *err);
@@ -108,8 +109,8 @@ struct sluice_manifest_ending {
     uint64_t passed_unread;
 };
 
-/* Call it once all rows are added.  *manifest (may be NULL): the mapped file.  The file is not synced
- * to the disk: after a crash, opening it finds the damage. */
+/* Call it once all rows are added.  *manifest (may be NULL): the mapped file.  The file is not
+ * synced to the disk: after a crash, opening it finds the damage. */
 SLUICE_MUST_USE sluice_status sluice_manifest_writer_commit(
     struct sluice_manifest_writer *writer, const struct sluice_manifest_ending *ending,
     struct sluice_manifest **manifest, struct sluice_err *err);

@@ -24,8 +24,8 @@ SLUICE_MUST_USE sluice_status sluice_manifest_add_class(struct sluice_manifest_b
                                                         const char *name, size_t len,
                                                         struct sluice_err *err);
 
-/* Sets the value of a row in one of the manifest's fields, and copies it.  manifest->fields.num must
- * not change between the first call and finish_fields(), types may.  */
+/* Sets the value of a row in one of the manifest's fields, and copies it.  manifest->fields.num
+ * must not change between the first call and finish_fields(), types may.  */
 SLUICE_MUST_USE sluice_status sluice_manifest_set_field(struct sluice_manifest_builder *builder,
                                                         size_t i, unsigned field, const void *value,
                                                         size_t bytes, struct sluice_err *err);
@@ -59,8 +59,8 @@ uint64_t sluice_manifest_list_hash_end(const struct sluice_hasher64 *hasher,
 
 #define SLUICE_PASSED_TEXT_BYTES 400
 
-/* The text for a manifest file about files that were passed over, perhaps in `room`, and how many of
- * them may be images.  NULL: there is nothing to write. */
+/* The text for a manifest file about files that were passed over, perhaps in `room`, and how many
+ * of them may be images.  NULL: there is nothing to write. */
 const char *sluice_manifest_passed_over(const struct sluice_manifest *manifest,
                                         char room[SLUICE_PASSED_TEXT_BYTES], uint64_t *num_unread);
 

@@ -21,8 +21,9 @@
 /* Larger files are not hashed. */
 #define MAX_HASHED_BYTES (32u << 20)
 
-/* The precision of times in file systems: FAT rounds to 2 s, tar's plain format to 1 s.  Also covers
- * steps of the clock between writing a manifest and a change of the folder right after it. */
+/* The precision of times in file systems: FAT rounds to 2 s, tar's plain format to 1 s.  Also
+ * covers steps of the clock between writing a manifest and a change of the folder right after
+ * it. */
 #define TIME_SLACK_NS INT64_C(2000000000)
 
 /* path[0 .. len) of a manifest's entry; the root has length 0. */

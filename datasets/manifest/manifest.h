@@ -210,13 +210,13 @@ SLUICE_MUST_USE sluice_status sluice_manifest_read(const char *path,
                                                    struct sluice_manifest **manifest,
                                                    struct sluice_err *err);
 
-/* Logs in one line which files in `root` were passed over because of their suffix: a warning if some
- * may be images, info if all are side files, nothing if there are no such files.  A separate line
- * warns of tars that were not read.  With is_strict these warnings are errors: SLUICE_E_UNSUPPORTED
- * if a file that may be an image was passed over (err names the first) or a tar was not read,
- * SLUICE_E_CORRUPT for a damaged shard.  A manifest file has the counts of the time when it was
- * made; with is_strict the folder is walked instead, and the headers of its tars are read if the
- * manifest has members, with the statuses of that. */
+/* Logs in one line which files in `root` were passed over because of their suffix: a warning if
+ * some may be images, info if all are side files, nothing if there are no such files.  A separate
+ * line warns of tars that were not read.  With is_strict these warnings are errors:
+ * SLUICE_E_UNSUPPORTED if a file that may be an image was passed over (err names the first) or a
+ * tar was not read, SLUICE_E_CORRUPT for a damaged shard.  A manifest file has the counts of the
+ * time when it was made; with is_strict the folder is walked instead, and the headers of its tars
+ * are read if the manifest has members, with the statuses of that. */
 SLUICE_MUST_USE sluice_status sluice_manifest_check_passed_over(
     const struct sluice_manifest *manifest, const char *root, bool is_strict,
     const atomic_bool *is_cancelled, struct sluice_err *err);

@@ -3,8 +3,8 @@
 
 #include "datasets/manifest/manifest.h"
 
-/* Private to the reader and the writer of manifests as text; docs/man/sluice-manifest.5.in describes
- * them. */
+/* Private to the reader and the writer of manifests as text; docs/man/sluice-manifest.5.in
+ * describes them. */
 
 #define FIRST_LINE_6 "# sluice manifest 6" /* version 4, lines of fields and their columns */
 #define FIRST_LINE_5 "# sluice manifest 5" /* version 4, a line of targets and their column */

@@ -18,8 +18,8 @@ struct sluice_records_index {
 };
 
 /* Parses an index of MDS or LitData.  *is_index is false for other text, and then *index stays
- * empty, with SLUICE_OK.  Clear *index also after an error.  SLUICE_E_INVALID: the index is invalid;
- * err does not name the file. */
+ * empty, with SLUICE_OK.  Clear *index also after an error.  SLUICE_E_INVALID: the index is
+ * invalid; err does not name the file. */
 SLUICE_MUST_USE sluice_status sluice_records_index_parse(const char *text, size_t len,
                                                          struct sluice_records_index *index,
                                                          bool *is_index, struct sluice_err *err);

@@ -18,8 +18,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Bytes of the windows in which headers are read: a shard of small members is read from its begin to
- * its end, a shard of large members only around its headers. */
+/* Bytes of the windows in which headers are read: a shard of small members is read from its begin
+ * to its end, a shard of large members only around its headers. */
 #define WINDOW_BYTES ((size_t)1 << 20)
 
 #define MAX_TOLD 3 /* lines of the log about single members of a shard */

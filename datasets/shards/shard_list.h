@@ -58,11 +58,11 @@ struct sluice_shard_summary {
     bool are_names;      /* labels are names of classes, which the builder's manifest has */
 };
 
-/* Adds the samples of these shards, in no order.  The builder's manifest has the options' fields, as
- * sluice_field_sources_name() makes them; their types are set where shards have values.  Logs an error, with its byte, for each shard that
- * is damaged, truncated or unreadable, and continues with the others.  SLUICE_E_INVALID: a label is
- * not an integer; SLUICE_E_UNSUPPORTED: records without a column of images; err names it.
- * SLUICE_E_CLOSED: it was cancelled.  SLUICE_E_NO_MEMORY. */
+/* Adds the samples of these shards, in no order.  The builder's manifest has the options' fields,
+ * as sluice_field_sources_name() makes them; their types are set where shards have values.  Logs an
+ * error, with its byte, for each shard that is damaged, truncated or unreadable, and continues with
+ * the others.  SLUICE_E_INVALID: a label is not an integer; SLUICE_E_UNSUPPORTED: records without a
+ * column of images; err names it. SLUICE_E_CLOSED: it was cancelled.  SLUICE_E_NO_MEMORY. */
 SLUICE_MUST_USE sluice_status sluice_shards_list(const struct sluice_shard_options *options,
                                                  const struct sluice_shard_file *shards,
                                                  size_t num_shards,

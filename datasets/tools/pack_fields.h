@@ -10,16 +10,16 @@
  *
  * Threads: pure functions. */
 
-/* The suffix of a field's members without its dot: "txt" for one vector or bytes, else its name; and
- * the name of its column: "target", else the same. */
+/* The suffix of a field's members without its dot: "txt" for one vector or bytes, else its name;
+ * and the name of its column: "target", else the same. */
 const char *sluice_packed_suffix(const struct sluice_fields *fields, unsigned i);
 const char *sluice_packed_column(const struct sluice_fields *fields, unsigned i);
 
 /* SLUICE_E_UNSUPPORTED: a name cannot be such a suffix; err names it. */
 SLUICE_MUST_USE sluice_status sluice_packed_check_suffixes(const struct sluice_fields *fields,
                                                            struct sluice_err *err);
-/* SLUICE_E_UNSUPPORTED: a name is that of another column of labels.csv, or a value but a mask's has a
- * NUL byte, which no table can hold. */
+/* SLUICE_E_UNSUPPORTED: a name is that of another column of labels.csv, or a value but a mask's has
+ * a NUL byte, which no table can hold. */
 SLUICE_MUST_USE sluice_status sluice_packed_check_columns(const struct sluice_manifest *manifest,
                                                           struct sluice_err *err);
 

@@ -244,8 +244,8 @@ SLUICE_API unsigned sluice_loader_num_views(const struct sluice_loader *loader,
 SLUICE_API struct sluice_view sluice_loader_view(const struct sluice_loader *loader,
                                                  enum sluice_part part, unsigned view);
 
-/* Aspect buckets: the sizes that a part's images end in if its pipeline has op fit_bucket.  All rows
- * of a batch are of one bucket, whose size is the batch's; the rows of sluice_dataset_info and
+/* Aspect buckets: the sizes that a part's images end in if its pipeline has op fit_bucket.  All
+ * rows of a batch are of one bucket, whose size is the batch's; the rows of sluice_dataset_info and
  * sluice_row_format have height and width 0.  0: all rows of the part have one size.  The loader
  * must be open; the result is constant. */
 SLUICE_API unsigned sluice_loader_num_buckets(const struct sluice_loader *loader,
@@ -348,15 +348,16 @@ struct sluice_batch {
     uint64_t wait_ns[SLUICE_NUM_RESOURCES];
 };
 
-/* A view of a batch, in the order of the pipeline's text; view 0 is also sluice_batch.pixels, height
- * and width.  All zero: the batch has fewer views, or images of sizes of their own.  The batch must be held. */
+/* A view of a batch, in the order of the pipeline's text; view 0 is also sluice_batch.pixels,
+ * height and width.  All zero: the batch has fewer views, or images of sizes of their own.  The
+ * batch must be held. */
 SLUICE_API struct sluice_view sluice_batch_view(const struct sluice_batch *batch, unsigned view);
 
-/* The image of a row, in a batch of one view.  With a pipeline whose images end in sizes of their own
- * (resize=SHORTER or smart_resize alone, or no op that changes sizes) the images of a batch stand
- * one after the other in its memory, height and width of the batch are 0, and it has no views; a row
- * that stands in for a failed one (on-error substitute) shares the other's pixels.  All zero: `row`
- * is too large, or the batch has several views. */
+/* The image of a row, in a batch of one view.  With a pipeline whose images end in sizes of their
+ * own (resize=SHORTER or smart_resize alone, or no op that changes sizes) the images of a batch
+ * stand one after the other in its memory, height and width of the batch are 0, and it has no
+ * views; a row that stands in for a failed one (on-error substitute) shares the other's pixels. 
+ * All zero: `row` is too large, or the batch has several views. */
 SLUICE_API struct sluice_view sluice_batch_image(const struct sluice_batch *batch, size_t row);
 
 /* The next batch; *batch is NULL at the epoch's end.  Waits for timeout_ms at most; < 0: without
@@ -375,9 +376,9 @@ SLUICE_API bool sluice_loader_has_lost_source(const struct sluice_loader *loader
 /* Where a row's pixels come from.  Points are in pixels from the image's upper left corner: pixel
  * (x, y) covers [x, x + 1) times [y, y + 1), and a box of all pixels is 0, 0, width, height. */
 struct sluice_geometry {
-    /* 3 x 3, row by row: takes (x, y, 1) of the file's image, as stored, to (u, v, w) with the point
-     * (u / w, v / w) of the row.  matrix[8] is 1, and w too unless the pipeline has `perspective`.
-     * All 0: every pixel of the row shows the same point. */
+    /* 3 x 3, row by row: takes (x, y, 1) of the file's image, as stored, to (u, v, w) with the
+     * point (u / w, v / w) of the row.  matrix[8] is 1, and w too unless the pipeline has
+     * `perspective`. All 0: every pixel of the row shows the same point. */
     double matrix[9];
     uint32_t height, width; /* of the file's image, upright if the pipeline turns it */
     uint32_t orientation;   /* EXIF's, 1 to 8, of what is turned; 5 to 8 swap height and width */
@@ -551,9 +552,9 @@ SLUICE_API SLUICE_MUST_USE sluice_status sluice_finish(
 /* --- annotations --- */
 
 /* Moves boxes of a file's image to a row of height x width pixels.  `matrix` is that of the row's
- * sluice_geometry; a box is 4 floats, left, top, right and bottom, in pixels of the image as stored.
- * The result is the box around the four moved corners, clipped to the row, as torchvision's: where
- * a warp follows a crop, it is around corners that the crop may have cut off.
+ * sluice_geometry; a box is 4 floats, left, top, right and bottom, in pixels of the image as
+ * stored. The result is the box around the four moved corners, clipped to the row, as
+ * torchvision's: where a warp follows a crop, it is around corners that the crop may have cut off.
  *
  * Keeps the boxes whose sides are at least min_size and whose area is at least min_area after that
  * (torchvision's SanitizeBoundingBoxes: 1 and 1; with 0 and 0 it keeps those of no area, too), and
@@ -573,8 +574,8 @@ SLUICE_API void sluice_move_keypoints(const double matrix[9], uint32_t height, u
                                       const float *points, size_t num_points, unsigned dim,
                                       float *moved);
 
-/* Moves a mask, a PNG of as many pixels as the file's image as stored, with one channel of at most 8
- * bits: each pixel of the row gets the number at the point that its centre shows, an index of the
+/* Moves a mask, a PNG of as many pixels as the file's image as stored, with one channel of at most
+ * 8 bits: each pixel of the row gets the number at the point that its centre shows, an index of the
  * palette or a gray value as stored, and `fill` outside.  `geometry` is of the row, whose height x
  * width bytes go to `out`.  SLUICE_E_INVALID: the mask has another size.  SLUICE_E_UNSUPPORTED,
  * SLUICE_E_CORRUPT: another image, or a bad one.  Pure; any thread. */

@@ -52,8 +52,8 @@
 #define SLUICE_LINE_MIN_PIXELS 4096
 
 /* Halvings of the range of slopes in that search.  The range is up to 2 / 255 wide and
- * slopes have to be told apart to 1 / 255^2, which takes 9; the others are a margin.  Half: lines are
- * missed, and their tables looked up; twice: the search takes twice as long. */
+ * slopes have to be told apart to 1 / 255^2, which takes 9; the others are a margin.  Half: lines
+ * are missed, and their tables looked up; twice: the search takes twice as long. */
 #define SLUICE_LINE_STEPS 12
 
 #endif

@@ -28,8 +28,8 @@ bool sluice_file_image_is_possible(const struct sluice_file_image *image);
 SLUICE_MUST_USE sluice_status sluice_pipeline_check_geometry(const struct sluice_pipeline *pipeline,
                                                              struct sluice_err *err);
 
-/* The geometry of a view of the sample of `key`; sluice_pipeline_check_geometry() has succeeded, the
- * image is possible, and view < sluice_pipeline_num_views(). */
+/* The geometry of a view of the sample of `key`; sluice_pipeline_check_geometry() has succeeded,
+ * the image is possible, and view < sluice_pipeline_num_views(). */
 void sluice_pipeline_geometry(const struct sluice_pipeline *pipeline,
                               const struct sluice_draw_key *key,
                               const struct sluice_file_image *image, unsigned view,

@@ -275,8 +275,8 @@ struct sluice_op_type {
     const char *(*prepare)(void *params);
 
     /* Draws the record for an image of this size (both sides at least 1).  `rng` belongs to this op
-     * and sample.  The size of a resample's result depends on `rng` with has_drawn_size alone.  NULL
-     * for kinds without a record. */
+     * and sample.  The size of a resample's result depends on `rng` with has_drawn_size alone. 
+     * NULL for kinds without a record. */
     void (*draw)(const void *params, struct sluice_size in, struct sluice_rng *rng,
                  union sluice_drawn *drawn);
 

@@ -1,7 +1,7 @@
 #include "op/op.h"
 
-/* random_resize: torchvision's RandomResize, or of its list of sizes RandomShortestSize: the shorter
- * side is drawn. */
+/* random_resize: torchvision's RandomResize, or of its list of sizes RandomShortestSize: the
+ * shorter side is drawn. */
 
 struct params {
     struct sluice_number shorter;

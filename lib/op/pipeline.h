@@ -164,7 +164,8 @@ struct sluice_draws sluice_pipeline_draws(const struct sluice_pipeline *pipeline
 
 /* The draws of every op that runs on this sample, in order, as a JSON array, so that another
  * library can be given the same:
- *     [{"op":"random_resized_crop","from":{"left":..},"to":[224,224],"filter":"bilinear","keep":{..}},
+ *    
+ * [{"op":"random_resized_crop","from":{"left":..},"to":[224,224],"filter":"bilinear","keep":{..}},
  *      {"op":"hflip","mirrored":true},{"op":"brightness","factor":1.2},
  *      {"op":"rotate","matrix":[..6..],"filter":"nearest","fill":[0,0,0]},
  *      {"op":"augmix","weights":[0.5,0.2,0.3],"branches":[[{"op":"equalize"}],[..]]},
@@ -188,8 +189,9 @@ SLUICE_MUST_USE sluice_status sluice_pipeline_run(const struct sluice_pipeline *
 
 /* Runs all remaining ops and writes the final tensor to `out` (aligned for floats), which saves a
  * copy into batch memory.  `out_len` must equal sluice_pipeline_output_bytes(); where that is 0,
- * the bytes of sluice_pipeline_result_size(), else SLUICE_E_INVALID.  On success the sample is cleared; on failure it stands after a
- * whole op, as with run(), and the contents of `out` are undefined. */
+ * the bytes of sluice_pipeline_result_size(), else SLUICE_E_INVALID.  On success the sample is
+ * cleared; on failure it stands after a whole op, as with run(), and the contents of `out` are
+ * undefined. */
 SLUICE_MUST_USE sluice_status sluice_pipeline_finish(const struct sluice_pipeline *pipeline,
                                                      struct sluice_scratch *scratch,
                                                      struct sluice_sample *sample, void *out,
@@ -203,8 +205,8 @@ SLUICE_MUST_USE sluice_status sluice_pipeline_finish_u8(const struct sluice_pipe
                                                         struct sluice_sample *sample, uint8_t *out,
                                                         size_t out_len, struct sluice_err *err);
 
-/* As sluice_pipeline_finish_u8(), with a place for each view: view i goes to places[i].  `out_len` is
- * the bytes of all. */
+/* As sluice_pipeline_finish_u8(), with a place for each view: view i goes to places[i].  `out_len`
+ * is the bytes of all. */
 SLUICE_MUST_USE sluice_status sluice_pipeline_finish_views(const struct sluice_pipeline *pipeline,
                                                            struct sluice_scratch *scratch,
                                                            struct sluice_sample *sample,
@@ -281,9 +283,9 @@ struct sluice_kernel_work {
  * the size and have kernels. */
 bool sluice_pipeline_has_kernels(const struct sluice_pipeline *pipeline);
 
-/* Fills in *work of a view for a sample at split 0; JPEG crops have the boxes of all views.  False: run() has to process the sample, because the
- * pipeline does more, the file is bad, the image is smaller than a center_crop and needs padding,
- * or the calls do not fit. */
+/* Fills in *work of a view for a sample at split 0; JPEG crops have the boxes of all views.  False:
+ * run() has to process the sample, because the pipeline does more, the file is bad, the image is
+ * smaller than a center_crop and needs padding, or the calls do not fit. */
 bool sluice_pipeline_kernel_work(const struct sluice_pipeline *pipeline,
                                  const struct sluice_scratch *scratch,
                                  const struct sluice_sample *sample, unsigned view,

@@ -273,7 +273,8 @@ static sluice_status prepare(const struct sluice_pipeline *pipeline, struct slui
     return status ? status : check_room(pipeline, sample, out_len, pixel_bytes, err);
 }
 
-/* Runs a file or u8 sample to the u8 split; the last op that changes pixels writes to the places. */
+/* Runs a file or u8 sample to the u8 split; the last op that changes pixels writes to the
+ * places. */
 static sluice_status finish_pixels(const struct sluice_pipeline *pipeline,
                                    struct sluice_scratch *scratch, struct sluice_sample *sample,
                                    uint8_t *const *places, size_t out_len, struct sluice_err *err)

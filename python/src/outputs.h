@@ -24,8 +24,8 @@ void outputs_give(struct outputs *outputs, void *memory);
 /* Frees what waits; blocks that are out are freed as they are given.  NULL is allowed. */
 void outputs_close(struct outputs *outputs);
 
-/* sluice_finish() of the rows of a view, which are shared among at most num_threads threads, which end
- * with the call; the same bytes for any number. */
+/* sluice_finish() of the rows of a view, which are shared among at most num_threads threads, which
+ * end with the call; the same bytes for any number. */
 SLUICE_MUST_USE sluice_status finish_rows(const struct sluice_view *view, size_t num_rows,
                                           const float table[3][256], enum sluice_dtype dtype,
                                           enum sluice_layout layout, void *out,

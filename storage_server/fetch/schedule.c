@@ -33,8 +33,8 @@ void sluice_fetch_free_backlog(struct sluice_fetch_stream *s, struct sluice_fetc
     }
 }
 
-/* Chooses the work that the client asked for, if PREP has room for it.  Rows of a file need no PREP:
- * a worker of IO reads them as it reads files. */
+/* Chooses the work that the client asked for, if PREP has room for it.  Rows of a file need no
+ * PREP: a worker of IO reads them as it reads files. */
 static void plan_work(const struct sluice_fetch_stream *s, struct sluice_fetch_job *job)
 {
     const struct sluice_form_type *type = sluice_form_type(job->request.form);

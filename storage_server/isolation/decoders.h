@@ -75,9 +75,9 @@ struct sluice_decoder_work {
     bool has_ended;
 };
 
-/* The same as sluice_sample_encode(), in the decoder, for a sample that is a file at split 0.  After
- * a failure the sample is still the file.  The decoder's CPU time counts as the calling thread's
- * (sluice_clock_add_cpu_ns). */
+/* The same as sluice_sample_encode(), in the decoder, for a sample that is a file at split 0. 
+ * After a failure the sample is still the file.  The decoder's CPU time counts as the calling
+ * thread's (sluice_clock_add_cpu_ns). */
 SLUICE_MUST_USE sluice_status sluice_decoder_run(struct sluice_decoder *decoder,
                                                  const struct sluice_pipeline *pipeline,
                                                  struct sluice_decoder_work *work,

@@ -37,8 +37,8 @@ static void fuzz_make_folder(void)
     atexit(fuzz_remove_files);
 }
 
-/* Puts the bytes into the file `name` of the folder, which it makes; returns the file's path.  `name`:
- * a constant. */
+/* Puts the bytes into the file `name` of the folder, which it makes; returns the file's path. 
+ * `name`: a constant. */
 static const char *fuzz_file_put(const char *name, const void *bytes, size_t size)
 {
     size_t i = 0;

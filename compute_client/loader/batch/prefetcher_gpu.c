@@ -29,8 +29,8 @@ static sluice_status gpu_failed(const struct sluice_err *cause, sluice_status st
     return sluice_fail(err, status, "the GPU cannot make a batch: %s", cause->text);
 }
 
-/* Adds one view of a good row, which goes to row `to` of the block.  The device makes all views of a
- * file with the first. */
+/* Adds one view of a good row, which goes to row `to` of the block.  The device makes all views of
+ * a file with the first. */
 static sluice_status add_view(struct lane *lane, const struct row *row, unsigned to, unsigned view,
                               struct sluice_err *err)
 {

@@ -229,8 +229,8 @@ static bool is_ready_for_gpu(const struct sluice_sample *sample)
            sluice_gpu_index_serves(sample->jpeg_index, sample->data->data, sample->data->len);
 }
 
-/* Writes the parts of the row's file that the device needs, for a request for each view.  False: the
- * CPU must decode it. */
+/* Writes the parts of the row's file that the device needs, for a request for each view.  False:
+ * the CPU must decode it. */
 static bool prepare(struct row *row, struct maker *maker, const struct sluice_gpu_request *requests)
 {
     struct sluice_prefetcher *prefetcher = row->prefetcher;

@@ -11,8 +11,8 @@
 
 #include <pthread.h>
 
-/* Private to prefetcher.c (prefetching, and the epochs), prefetcher_slot.c (a batch before its rows),
- * prefetcher_row.c (a row on the workers,
+/* Private to prefetcher.c (prefetching, and the epochs), prefetcher_slot.c (a batch before its
+ * rows), prefetcher_row.c (a row on the workers,
  * and its end), prefetcher_gpu.c (a batch on a device) and prefetcher_next.c (the trainer's side).
  */
 

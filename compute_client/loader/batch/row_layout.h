@@ -33,7 +33,8 @@ struct sluice_row_layout {
     struct sluice_row_view views[SLUICE_MAX_VIEWS];
 };
 
-/* A row of a batch whose images have sizes of their own: one view, with rows one after the other. */
+/* A row of a batch whose images have sizes of their own: one view, with rows one after the
+ * other. */
 struct sluice_row_image {
     size_t at; /* in the memory of the batch, in bytes */
     uint32_t height, width;

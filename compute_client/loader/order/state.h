@@ -67,8 +67,9 @@ SLUICE_MUST_USE sluice_status sluice_state_read(const char *text, struct sluice_
 
 /* Checks whether a loader with the settings in `now` continues from `saved` with the same rows as
  * the loader that saved it.  Both states are of one part.  Compares seed, dataset, pipeline,
- * repeat, copies, mix, num_mixed, num_buckets, number of samples and external order; in mid-epoch also the
- * global batch; now's is `world_size` x a batch size.  Ignores now's epoch, cursor and errors.
+ * repeat, copies, mix, num_mixed, num_buckets, number of samples and external order; in mid-epoch
+ * also the global batch; now's is `world_size` x a batch size.  Ignores now's epoch, cursor and
+ * errors.
  *
  * SLUICE_E_INVALID: they differ; the error has both values and says what to do. */
 SLUICE_MUST_USE sluice_status sluice_state_check(const struct sluice_state *saved,

@@ -9,8 +9,8 @@
  *
  * The coded bits of a kept MCU are copied.  Only DC differences change, and only where it gets
  * another predecessor: at the start of each kept row and of each segment of the crop, and where the
- * file restarts.  With subsampling an MCU at the window's edge may have blocks that the box does not
- * touch: these become blank.  Skipping is parsing without decoding.
+ * file restarts.  With subsampling an MCU at the window's edge may have blocks that the box does
+ * not touch: these become blank.  Skipping is parsing without decoding.
  *
  * Threads: a cutter belongs to one. */
 

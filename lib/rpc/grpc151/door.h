@@ -11,10 +11,10 @@
 
 /* Private to lib/rpc: limits connections to a server and cuts connections that flood it.
  *
- * A connection above a limit (in all, of one address, out of descriptors) is closed on arrival.  One
- * that floods (frame_watch.h) is cut unless it is encrypted, and, while the process holds too much
- * memory, those of strangers, who have made no call that was admitted, the newest first; then any
- * that sends more than a trainer does.  interpose.h asks for both.
+ * A connection above a limit (in all, of one address, out of descriptors) is closed on arrival. 
+ * One that floods (frame_watch.h) is cut unless it is encrypted, and, while the process holds too
+ * much memory, those of strangers, who have made no call that was admitted, the newest first; then
+ * any that sends more than a trainer does.  interpose.h asks for both.
  *
  * Other sockets are not affected.  A connection is identified by its descriptor and its socket's
  * inode, so its end need not be reported.
@@ -58,11 +58,12 @@ bool door_has_seen_expected(struct door *door);
 /* Whether this listener is one of a server's. */
 bool door_has(int listener);
 
-/* Whether a connection that was accepted is one of a server's and above a limit: then it is closed. */
+/* Whether a connection that was accepted is one of a server's and above a limit: then it is
+ * closed. */
 bool door_refuses(int fd, const struct sockaddr *peer);
 
-/* Without a descriptor left: accepts a connection with the one in reserve and closes it.  False: there
- * was none. */
+/* Without a descriptor left: accepts a connection with the one in reserve and closes it.  False:
+ * there was none. */
 typedef int accept4_fn(int, struct sockaddr *, socklen_t *, int);
 bool door_refuses_with_reserve(int listener, accept4_fn *accept);
 

@@ -3,7 +3,8 @@
 
 #include <stdbool.h>
 
-/* Private to lib/rpc: accept4() and recvmsg() of the program, which override those of the C library.
+/* Private to lib/rpc: accept4() and recvmsg() of the program, which override those of the C
+ * library.
  *
  * gRPC 1.51 accepts connections without a limit, and its listener stops for good once accept4() has
  * failed (with EMFILE, for example).  With grpc_server_add_channel_from_fd() we could accept, but
