@@ -109,7 +109,7 @@ static struct drawn_stage draw_stage(const struct sluice_pipeline *pipeline, uns
     sluice_op_draw(&pipeline->ops[op + 1], key, first.resample.out, &second);
     drawn.made[1] = second.resample.out;
     const bool is_joined = sluice_resample_join(&first.resample, &second.resample, &drawn.joined);
-    assert(is_joined); /* can_join() of pipeline.c */
+    assert(is_joined); /* can_join() of pipeline_parse.c */
     (void)is_joined;
     return drawn;
 }
@@ -169,14 +169,6 @@ static struct sluice_box input_of(const struct sluice_resample *resample)
     return box;
 }
 
-/* The smallest span that contains both, each of `count` pixels from `from` on. */
-static void join_spans(uint32_t *from, uint32_t *count, uint32_t other_from, uint32_t other_count)
-{
-    const uint32_t end = *from + *count, other_end = other_from + other_count;
-    *from = other_from < *from ? other_from : *from;
-    *count = (other_end > end ? other_end : end) - *from;
-}
-
 /* The union of the boxes that the views need. */
 static bool boxes_of_views(const struct sluice_pipeline *pipeline,
                            const struct sluice_draw_key *key, struct sluice_size size,
@@ -187,10 +179,7 @@ static bool boxes_of_views(const struct sluice_pipeline *pipeline,
         struct sluice_box one;
         if (!sluice_file_crop_box(pipeline->views[i], key, size, &one))
             return false;
-        if (i == 0)
-            all = one;
-        join_spans(&all.left, &all.width, one.left, one.width);
-        join_spans(&all.top, &all.height, one.top, one.height);
+        all = i == 0 ? one : sluice_box_union(&all, &one);
     }
     *box = all;
     return true;
