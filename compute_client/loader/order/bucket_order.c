@@ -1,12 +1,12 @@
 #include "compute_client/loader/order/bucket_order.h"
 
 #include "base/rng.h"
+#include "op/op.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_BUCKETS 256
 /* The op number that places are drawn under; sampler.c has the others. */
 #define PLACE_OP 0xFFFCu
 
@@ -18,8 +18,8 @@ struct global {
 
 struct work {
     const struct sluice_bucket_options *options;
-    struct sluice_sampler_item *sorted; /* bucket after bucket, each in the sampler's order */
-    uint64_t begins[MAX_BUCKETS + 1];   /* in `sorted` */
+    struct sluice_sampler_item *sorted;      /* bucket after bucket, each in the sampler's order */
+    uint64_t begins[SLUICE_MAX_BUCKETS + 1]; /* in `sorted` */
     struct global *batches;
     size_t num;
 };
@@ -39,7 +39,7 @@ static sluice_status sort(struct work *work, const struct sluice_sampler_item *i
                           struct sluice_err *err)
 {
     const struct sluice_bucket_options *o = work->options;
-    uint64_t at[MAX_BUCKETS];
+    uint64_t at[SLUICE_MAX_BUCKETS];
     for (size_t i = 0; i < count; i++)
         work->begins[o->bucket_of[items[i].position] + 1]++;
     size_t most = 0;
@@ -64,7 +64,7 @@ static void list_full(struct work *work, const struct sluice_sampler_item *items
 {
     const struct sluice_bucket_options *o = work->options;
     const uint32_t size = (uint32_t)global_size(o);
-    uint32_t filled[MAX_BUCKETS] = {0};
+    uint32_t filled[SLUICE_MAX_BUCKETS] = {0};
     for (size_t i = 0; i < count; i++) {
         const uint8_t bucket = o->bucket_of[items[i].position];
         if (++filled[bucket] % size == 0)
@@ -172,7 +172,7 @@ sluice_status sluice_bucket_order_make(const struct sluice_bucket_options *optio
                                        uint64_t cursor, struct sluice_bucket_order *order,
                                        struct sluice_err *err)
 {
-    assert(options->num_buckets >= 1 && options->num_buckets <= MAX_BUCKETS);
+    assert(options->num_buckets >= 1 && options->num_buckets <= SLUICE_MAX_BUCKETS);
     struct work work = {.options = options};
     struct sluice_bucket_order made = {0};
     sluice_status status = sort(&work, items, count, err);

@@ -50,7 +50,7 @@ struct sluice_bucket_options {
     struct sluice_order_options order;
     uint64_t seed;
     bool is_shuffled;
-    unsigned num_buckets;     /* 1 to 256 */
+    unsigned num_buckets;     /* 1 to SLUICE_MAX_BUCKETS (op/op.h) */
     const uint8_t *bucket_of; /* by position */
 };
 
