@@ -158,24 +158,18 @@ const struct sluice_dataset_info *sluice_loader_info(const struct sluice_loader 
 const struct sluice_row_format *sluice_loader_row_format(const struct sluice_loader *loader,
                                                          enum sluice_part part)
 {
-    return part == SLUICE_VAL ? &loader->val.format : &loader->train.format;
-}
-
-static const struct sluice_pipeline *pipeline_of(const struct sluice_loader *loader,
-                                                 enum sluice_part part)
-{
-    return part == SLUICE_VAL ? loader->val.pipeline : loader->train.pipeline;
+    return &loader_const_part(loader, part)->format;
 }
 
 unsigned sluice_loader_num_views(const struct sluice_loader *loader, enum sluice_part part)
 {
-    return sluice_pipeline_num_views(pipeline_of(loader, part));
+    return sluice_pipeline_num_views(loader_const_part(loader, part)->pipeline);
 }
 
 struct sluice_view sluice_loader_view(const struct sluice_loader *loader, enum sluice_part part,
                                       unsigned view)
 {
-    const struct sluice_pipeline *pipeline = pipeline_of(loader, part);
+    const struct sluice_pipeline *pipeline = loader_const_part(loader, part)->pipeline;
     if (view >= sluice_pipeline_num_views(pipeline))
         return (struct sluice_view){0};
     const struct sluice_size size = sluice_pipeline_view_size(pipeline, view);

@@ -73,7 +73,7 @@ sluice_status sluice_loader_draws(const struct sluice_loader *loader,
                                   const struct sluice_drawn_sample *sample, char **json,
                                   struct sluice_err *err)
 {
-    const struct part *part = sample->part == SLUICE_VAL ? &loader->val : &loader->train;
+    const struct part *part = loader_const_part(loader, sample->part);
     uint32_t width, height;
     if (!loader->is_open)
         return sluice_fail(err, SLUICE_E_INVALID, "the loader is not open");

@@ -47,7 +47,7 @@ static uint64_t total_of(const struct sluice_loader *loader, enum sluice_part pa
 
 uint64_t sluice_loader_num_batches(const struct sluice_loader *loader, enum sluice_part part)
 {
-    const struct part *of = part == SLUICE_VAL ? &loader->val : &loader->train;
+    const struct part *of = loader_const_part(loader, part);
     if (of->num_buckets > 0)
         return of->num_batches;
     return sluice_order_num_batches(&loader->order, total_of(loader, part), 0);
@@ -196,7 +196,7 @@ struct sluice_state loader_state_at(const struct sluice_loader *loader, enum slu
     }
     if (part == SLUICE_TRAIN && loader->options.is_shuffled)
         state.num_mixed = (uint32_t)loader->options.shuffle_shards;
-    state.num_buckets = part == SLUICE_VAL ? loader->val.num_buckets : loader->train.num_buckets;
+    state.num_buckets = loader_const_part(loader, part)->num_buckets;
     return state;
 }
 

@@ -158,7 +158,7 @@ sluice_status loader_order_buckets(const struct sluice_loader *loader, enum slui
                                    size_t count, uint64_t cursor, struct sluice_bucket_order *order,
                                    struct sluice_err *err)
 {
-    const struct part *of = part == SLUICE_VAL ? &loader->val : &loader->train;
+    const struct part *of = loader_const_part(loader, part);
     const struct sluice_bucket_options options = {
         .order = loader->order,
         .seed = loader->options.seed,
@@ -171,13 +171,13 @@ sluice_status loader_order_buckets(const struct sluice_loader *loader, enum slui
 
 unsigned sluice_loader_num_buckets(const struct sluice_loader *loader, enum sluice_part part)
 {
-    return part == SLUICE_VAL ? loader->val.num_buckets : loader->train.num_buckets;
+    return loader_const_part(loader, part)->num_buckets;
 }
 
 struct sluice_view sluice_loader_bucket(const struct sluice_loader *loader, enum sluice_part part,
                                         unsigned bucket)
 {
-    const struct part *of = part == SLUICE_VAL ? &loader->val : &loader->train;
+    const struct part *of = loader_const_part(loader, part);
     if (bucket >= of->num_buckets)
         return (struct sluice_view){0};
     const struct sluice_size size = sluice_pipeline_bucket_size(of->pipeline, bucket);

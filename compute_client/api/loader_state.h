@@ -116,6 +116,11 @@ static inline struct part *loader_part(struct sluice_loader *loader, enum sluice
 {
     return part == SLUICE_VAL ? &loader->val : &loader->train;
 }
+static inline const struct part *loader_const_part(const struct sluice_loader *loader,
+                                                   enum sluice_part part)
+{
+    return part == SLUICE_VAL ? &loader->val : &loader->train;
+}
 
 /* Register the servers and the prefetcher, so that a stop reaches them. */
 void loader_set_servers(struct sluice_loader *loader, struct sluice_servers *servers);

@@ -458,28 +458,31 @@ sluice_status sluice_client_server_cpu(struct sluice_client *client, double *cpu
     return SLUICE_OK;
 }
 
+/* `what` the server does, if it lacks an ability. */
+static sluice_status check_ability(const struct sluice_client *client,
+                                   const struct sluice_server_info *info, bool has,
+                                   const char *what, struct sluice_err *err)
+{
+    return has ? SLUICE_OK
+               : sluice_fail(err, SLUICE_E_INVALID,
+                             "%s is of a version (%s) that %s; a newer offload_server does",
+                             client->target, info->name, what);
+}
+
 sluice_status sluice_client_check_listed_id(struct sluice_client *client,
                                             const struct sluice_server_info *info,
                                             struct sluice_err *err)
 {
-    if (info->has_listed_id)
-        return SLUICE_OK;
-    return sluice_fail(err, SLUICE_E_INVALID,
-                       "%s is of a version (%s) that serves whole datasets alone, and no part of "
-                       "one; a newer offload_server does",
-                       client->target, info->name);
+    return check_ability(client, info, info->has_listed_id,
+                         "serves whole datasets alone, and no part of one", err);
 }
 
 sluice_status sluice_client_check_file_image(struct sluice_client *client,
                                              const struct sluice_server_info *info,
                                              struct sluice_err *err)
 {
-    if (info->has_file_image)
-        return SLUICE_OK;
-    return sluice_fail(err, SLUICE_E_INVALID,
-                       "%s is of a version (%s) that does not send the sizes of images, which "
-                       "--geometry needs; a newer offload_server does",
-                       client->target, info->name);
+    return check_ability(client, info, info->has_file_image,
+                         "does not send the sizes of images, which --geometry needs", err);
 }
 
 struct greeting {
