@@ -3,11 +3,11 @@
 
 #include "base/error.h"
 
-/* Makes a device current in the calling thread for a time.
+/* Makes a device current in the calling thread, from enter to leave.
  *
- * Uses the driver's functions, because restoring the runtime's device would create a context on
- * device 0, hundreds of megabytes, in a thread that has none.  Until leave, calls of the thread do
- * not invalidate the capture of a CUDA graph in another thread.
+ * Calls the driver's functions: in a thread without a context, the runtime's cudaSetDevice() would
+ * create one on device 0, which takes hundreds of megabytes.  From enter to leave, the thread's
+ * calls do not invalidate the capture of a CUDA graph in another thread.
  *
  * Threads: any, after open. */
 

@@ -37,7 +37,7 @@ void sluice_replica_load_asked(struct sluice_replica_load *load, uint64_t now_ns
 /* Records the answer to a request that was sent at asked_ns. */
 void sluice_replica_load_answered(struct sluice_replica_load *load, uint64_t asked_ns,
                                   uint64_t now_ns);
-/* Removes a request that is no longer waited for. */
+/* Removes a request whose reply nobody waits for. */
 void sluice_replica_load_forgot(struct sluice_replica_load *load);
 
 /* Seconds from one answer to the next while it owes some; 0: it has not answered yet. */

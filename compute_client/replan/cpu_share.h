@@ -42,8 +42,8 @@ struct sluice_cpu_share {
 /* Observations of an interval: the price, and the cores that were used in it. */
 void sluice_cpu_share_see(struct sluice_cpu_share *share, double price, double used);
 
-/* The number of cores to plan for, at most all_cores, from now_ns on; 0: there is no price, and the
- * plan may use all cores. */
+/* The number of storage cores that a plan made at now_ns may use, at most all_cores.  0: the server
+ * sent no price, and the plan may use all cores. */
 double sluice_cpu_share_next(struct sluice_cpu_share *share, uint64_t now_ns, double all_cores);
 
 /* Records the plan of num_items items for this number of storage cores: its use of them, and the

@@ -13,8 +13,9 @@
 /* Whether a file of this name has the value of a field, and is not a sample. */
 bool sluice_is_side_file(const struct sluice_field_sources *sources, const char *name);
 
-/* Sets the values of whole files of a folder that have none yet, as far as there are such files,
- * and their types in the manifest.  SLUICE_E_INVALID: err names the file; SLUICE_E_IO. */
+/* Reads the fields whose values are files next to the images of a folder, for images that have no
+ * value yet, and sets the fields' types in the manifest.  SLUICE_E_INVALID: err names the file;
+ * SLUICE_E_IO. */
 SLUICE_MUST_USE sluice_status sluice_side_fields_read(const char *root,
                                                       const struct sluice_field_sources *sources,
                                                       struct sluice_manifest_builder *builder,

@@ -39,7 +39,8 @@ bool sluice_packed_is_file(const struct sluice_fields *fields, unsigned i);
 void sluice_packed_columns(FILE *out, const struct sluice_fields *fields,
                            const struct sluice_manifest_entry *entry);
 
-/* Writes " --target ..." for each field, as index takes what was packed or unpacked. */
+/* Writes " --target ..." for each field: the options with which index reads what was packed or
+ * unpacked. */
 #define SLUICE_PACKED_OPTIONS 4096
 void sluice_packed_options(const struct sluice_fields *fields, bool is_pack,
                            char text[SLUICE_PACKED_OPTIONS]);
