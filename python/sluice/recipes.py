@@ -3,7 +3,7 @@
     loader = sluice.torch.Loader("storage:50051", 256, recipe=train_transform)
     print(sluice.recipes.explain(train_transform))
 
-A list of transforms, and DINOv2's DataAugmentationDINO, become the views of a sample.
+A list of transforms, and the DataAugmentationDINO of DINOv2 and DINOv3, become the views of a sample.
 
 Each known part becomes ops of a pipeline (docs/RECIPES.md), whose pixels are those that the part makes of a PIL image
 with the same parameters, bit for bit.  What a sample draws is not what torchvision's generator would draw: the
@@ -21,7 +21,7 @@ import struct
 import sys
 import typing
 
-from sluice import _sluice
+from sluice import _dino, _sluice
 
 _PRESETS = pathlib.Path(__file__).parent / "presets"
 
@@ -396,6 +396,8 @@ def _known_class(part):
 
 
 def _ops(part):
+    if isinstance(part, _dino.Shared):
+        return [f"{op}:draws={i}" for i, op in enumerate(_inner(part), part.first)]
     name, module = _known_class(part).__name__, _known_class(part).__module__
     if module == "timm.data.auto_augment" and name in ("RandAugment", "AutoAugment"):
         return _rand_augment_timm(part) if name == "RandAugment" else _auto_augment_timm(part)
@@ -422,27 +424,13 @@ def _erasing(part):
     return {"p": part.p, "scale": tuple(part.scale), "ratio": tuple(part.ratio), "fill": fill}
 
 
-# Attributes of the DataAugmentationDINO of DINOv2 and DINOv3; and those of DINOv3 that views() does not have as options.
-_DINO = ("geometric_augmentation_global", "geometric_augmentation_local", "global_transfo1", "global_transfo2", "local_transfo",
-         "local_crops_number")
-_DINO_OFF = ("gram_teacher_crops_size", "teacher_no_color_jitter", "local_crops_subset_of_global_crops", "share_color_jitter")
-
-
 def _views(recipe):
     """The parts of each view, of a list of transforms or of a DataAugmentationDINO; None: there is one image."""
     if isinstance(recipe, (list, tuple)):
         if not recipe:
             raise _sluice.InvalidError("recipe: a list without a transform: give one for each view")
         return [[part] for part in recipe]
-    if not all(hasattr(recipe, name) for name in _DINO):
-        return None
-    for name in _DINO_OFF:
-        if getattr(recipe, name, None):
-            _refuse(recipe, f"{name}: write it as views([...:draws=1],...), in which ops with the same number draw the same "
-                            "(docs/RECIPES.md#views)")
-    crop, local = recipe.geometric_augmentation_global, recipe.geometric_augmentation_local
-    return [[crop, recipe.global_transfo1], [crop, recipe.global_transfo2],
-            *[[local, recipe.local_transfo]] * recipe.local_crops_number]
+    return _dino.views_of(recipe, _refuse) if _dino.is_dino(recipe) else None
 
 
 def _split_tail(ops):

@@ -7,6 +7,7 @@ Each op runs with many fixed parameters over random images: noise, smooth colour
 1 x 1.  The images reach offload_dataset as PNG.  Exits 77 without Pillow and NumPy.
 """
 import argparse
+import itertools
 import json
 import math
 import pathlib
@@ -282,6 +283,11 @@ VIEWS = [f"views(2x[random_resized_crop=44:scale=0.32-1:filter=bicubic,{DINO}],"
          f"8x[random_resized_crop=19:scale=0.05-0.32:filter=bicubic,{DINO}])"] * 4
 VIEWS += ["random_crop=40:padding=4,views([hflip,resize=20x30:filter=random],2x[random_crop=20],[augmix=3])",
           "views([random_resized_crop=20:draws=1,hflip:draws=2],[random_resized_crop=41:draws=1,hflip:draws=2],[center_crop=9])"]
+# DINOv3's large crops and those of its Gram teacher; compare_gram() checks that they are of one crop.
+GRAM = "views({},{})".format(*(
+    ",".join(f"[random_resized_crop=64:scale=0.32-1:filter=bicubic:draws={i}{rest}]" for i in (1, 11))
+    for rest in (f",resize=32:filter=bicubic,{DINO}", "")))
+VIEWS.append(GRAM)
 BY_VALUE = {name: OPS[name][0] for name in ("solarize", "solarize_add", "posterize", "brightness", "contrast", "color",
                                             "sharpness", "hue", "pil_blur")}
 
@@ -339,18 +345,29 @@ def replay(image, ops, is_pillow13):
     return image
 
 
+def compare_gram(views, got, is_pillow13):
+    """Whether the large views are resized and distorted from those of the Gram teacher."""
+    sizes = [32, 32, 64, 64]
+    starts = [0, *itertools.accumulate(3 * size * size for size in sizes)]
+    pixels = [got[start:end].reshape(size, size, 3) for start, end, size in zip(starts, starts[1:], sizes)]
+    return all((pixels[i] == np.asarray(replay(Image.fromarray(pixels[2 + i]), views[i][1:], is_pillow13))).all()
+               for i in range(2))
+
+
 def compare_drawn(program, images, files, folder):
     """(compared, wrong): samples of a whole policy, replayed."""
     compared = wrong = 0
     policies = [f"decode,{policy}" for policy in [POLICY] * 12 + PADDED + WARPED + MIXED + CROPS + VIEWS]
-    policies += [f"decode=pillow13,{policy}" for policy in CROPS + VIEWS[:1] + ["resize=24,center_crop=21"]]
+    policies += [f"decode=pillow13,{policy}" for policy in CROPS + [VIEWS[0], GRAM] + ["resize=24,center_crop=21"]]
     for epoch, policy in enumerate(policies):
         done = subprocess.run([program, "tensor", "--draws", "--epoch", str(epoch), "--pipeline", policy, "-o",
                                folder / "out", *files], capture_output=True, text=True, check=True)
         for i, line in enumerate(done.stdout.splitlines()):
             got = np.load(folder / "out" / f"{i:08}.npy")
             compared += 1
-            if (got != np.asarray(replay(images[i], json.loads(line)["ops"], "pillow13" in policy))).any():
+            ops, is_pillow13 = json.loads(line)["ops"], "pillow13" in policy
+            if (got != np.asarray(replay(images[i], ops, is_pillow13))).any() or (
+                    GRAM in policy and not compare_gram(ops[0]["views"], got, is_pillow13)):
                 wrong += 1
                 print(f"epoch {epoch}, image {i} of {images[i].size}: {line}")
     return compared, wrong

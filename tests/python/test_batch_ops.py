@@ -25,6 +25,7 @@ import sluice  # noqa: E402
 import sluice.numpy  # noqa: E402
 import sluice.torch  # noqa: E402
 from sluice import _batch_ops, _sluice, _torch_batch, recipes  # noqa: E402
+from sluice._dino import Shared  # noqa: E402
 from sluice.torch import BatchKey, Mix, RandomErasing  # noqa: E402
 
 NUM_CLASSES = 5
@@ -249,6 +250,12 @@ class Recipes(support.SetTest):
                      for size, scale in ((large, (0.32, 1)), (small, (0.05, 0.32)))]
             return [[*crops[0], blur(p[0], 9)], [*crops[0], blur(p[1], 9), solarize], *[[*crops[1], blur(p[2], 9)]] * 8]
 
+        def with_gram(views):
+            """The large views are resized from crops of 512, which the Gram teacher gets, too."""
+            crops = [Shared(T.RandomResizedCrop(512, (0.32, 1), interpolation=bicubic), first) for first in (1, 11)]
+            large = [[crop, T.Resize(256, bicubic), *view[1:]] for crop, view in zip(crops, views)]
+            return [*large, *[[crop] for crop in crops], *views[2:]]
+
         byol = [T.RandomResizedCrop(224, interpolation=bicubic), flip, soft, gray]
         swav = [[T.RandomResizedCrop(size, scale), flip, hard, gray, blur(0.5)]
                 for size, scale in ((224, (0.14, 1)), (96, (0.05, 0.14)))]
@@ -258,7 +265,8 @@ class Recipes(support.SetTest):
                 "swav": [swav[0]] * 2 + [swav[1]] * 6,
                 "dinov2": dino(224, 96, [flip], (0, 0.9, 0.5)),
                 "dinov2-paper": dino(224, 96, [flip], (1, 0.1, 0.5)),
-                "dinov3": dino(256, 112, [], (0, 0.9, 0.5))}.items():
+                "dinov3": dino(256, 112, [], (0, 0.9, 0.5)),
+                "dinov3-gram": with_gram(dino(256, 112, [], (0, 0.9, 0.5)))}.items():
             text = recipes.text([T.Compose([*view, *tail(0.228 if name == "swav" else 0.229)]) for view in views])
             # A group of one op has the draws of a group.
             self.check_same(recipes.preset(name).train, re.sub(r"sequence\((tv_blur=[^,()]*)\)", r"\1", text))

@@ -190,8 +190,40 @@ class Text(unittest.TestCase):
                    "3x[random_resized_crop=10:scale=0.05-0.32:ratio=3/4-4/3,hflip=0.5])" + TAIL_TEXT)
         self.assertTrue(recipes.is_recipe(Dino()))
         dino = Dino()
-        dino.gram_teacher_crops_size = 40
-        with self.assertRaisesRegex(ValueError, "Dino: gram_teacher_crops_size: write it as views"):
+        dino.share_color_jitter = True
+        with self.assertRaisesRegex(ValueError, "Dino: share_color_jitter: write it as views"):
+            recipes.of(dino)
+
+    def dino_with_gram(self, size, gram):
+        """As DINOv3's code makes it."""
+        class Dino:
+            local_crops_number = 1
+            global_crops_size, gram_teacher_crops_size, gram_teacher_no_distortions = size, gram, True
+            geometric_augmentation_global = T.Compose([T.RandomResizedCrop(max(size, gram), interpolation=Mode.BICUBIC),
+                                                       T.RandomHorizontalFlip()])
+            geometric_augmentation_local = T.Compose([T.RandomResizedCrop(10)])
+            resize_gram_teacher = T.Resize(gram, interpolation=Mode.BICUBIC)
+            normalize = T.Compose(TAIL)
+            global_transfo1 = T.Compose([T.Resize(size, interpolation=Mode.BICUBIC), normalize])
+            global_transfo2 = T.Compose([T.Resize(size, interpolation=Mode.BICUBIC), T.RandomSolarize(128, 0.2), normalize])
+            local_transfo = normalize
+
+        return Dino()
+
+    def test_the_gram_teachers_crops_of_dinov3(self):
+        one, two = (f"random_resized_crop=40:scale=0.08-1:ratio=3/4-4/3:filter=bicubic:draws={i},hflip=0.5:draws={i + 1}"
+                    for i in (1, 11))
+        to_20, local = "resize=20:filter=bicubic", "[random_resized_crop=10:scale=0.08-1:ratio=3/4-4/3]"
+        self.check(self.dino_with_gram(20, 40), f"decode,views([{one},{to_20}],[{two},{to_20},solarize=128:p=0.2],[{one}],[{two}],"
+                   f"{local})" + TAIL_TEXT)
+        # Of a size that is not the larger one.
+        self.check(self.dino_with_gram(40, 20), f"decode,views([{one},resize=40:filter=bicubic],[{two},resize=40:filter=bicubic,"
+                   f"solarize=128:p=0.2],[{one},{to_20}],[{two},{to_20}],{local})" + TAIL_TEXT)
+        self.assertTrue(recipes.is_recipe(self.dino_with_gram(20, 40)))
+        dino = self.dino_with_gram(20, 40)
+        self.assertIn("view 2: Compose", recipes.explain(dino))
+        dino.gram_teacher_no_distortions = False
+        with self.assertRaisesRegex(ValueError, "Dino: gram_teacher_no_distortions=False: it resizes"):
             recipes.of(dino)
 
     def test_transforms_of_boxes(self):
