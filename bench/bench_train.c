@@ -12,9 +12,8 @@
  * to feed.  Each step uploads its batch anew. */
 
 struct bench {
-    const char *device, *model;
+    const char *device, *model, *precision;
     uint64_t batch_size, image_size, num_classes, steps, rounds;
-    bool allow_tf32;
 };
 
 static void run(const struct bench *b, bool is_json)
@@ -25,7 +24,7 @@ static void run(const struct bench *b, bool is_json)
         for (int v = 0; v < 256; v++)
             table[c][v] = ((float)v - 118) / 58;
     }
-    const struct sluice_train_options options = {
+    struct sluice_train_options options = {
         .device = b->device,
         .model = b->model,
         .num_classes = (unsigned)b->num_classes,
@@ -36,9 +35,9 @@ static void run(const struct bench *b, bool is_json)
         .momentum = 0.9,
         .weight_decay = 1e-4,
         .table = table,
-        .allow_tf32 = b->allow_tf32,
         .dropout = -1,
     };
+    sluice_precision_parse(b->precision, &options.precision);
     struct sluice_trainer *trainer = NULL;
     if (sluice_trainer_create(&options, &trainer, &err))
         bench_die("%s", err.text);
@@ -71,7 +70,8 @@ static void run(const struct bench *b, bool is_json)
     }
     const double median = bench_quantile(rates, (size_t)b->rounds, 0.5);
     char name[64];
-    snprintf(name, sizeof(name), "%s %s%s", b->model, b->device, b->allow_tf32 ? " tf32" : "");
+    snprintf(name, sizeof(name), "%s %s %s", b->model, b->device,
+             sluice_precision_name(sluice_trainer_precision(trainer)));
     struct bench_report report = {.is_json = is_json};
     bench_row_begin(&report, name);
     bench_row_number(&report, "us", 1, 1e6 / median); /* for one sample */
@@ -94,6 +94,7 @@ int main(int argc, char **argv)
 {
     static const char *const devices[] = {"cpu", "cuda", NULL};
     static const char *const models[] = {"alexnet", "resnet18", "small_cnn", NULL};
+    static const char *const precisions[] = {"bf16", "tf32", "fp32", NULL};
     struct bench b = {.device = "cpu",
                       .model = "resnet18",
                       .batch_size = 64,
@@ -134,9 +135,12 @@ int main(int argc, char **argv)
          SLUICE_VALUE_UINT(b.rounds, "N"),
          SLUICE_RANGE(1, 1000),
          .help = "Rounds measured; the median counts."},
-        {.name = "tf32",
-         SLUICE_VALUE_FLAG(b.allow_tf32),
-         .help = "Multiply in full float32 on --device cuda instead of TF32."},
+        {.name = "precision",
+         .type = SLUICE_OPTION_CHOICE,
+         .value = &b.precision,
+         .choices = precisions,
+         .help = "How --device cuda multiplies.",
+         .default_text = "bf16 on a GPU that has it, else fp32"},
     };
     const struct sluice_cli cli = {
         .program = "bench_train",

@@ -37,6 +37,17 @@ struct sluice_train_batch {
     const struct sluice_train_key *key; /* NULL: no batch ops */
 };
 
+/* How device cuda multiplies.  Parameters, momentum, statistics, sums, logits and the loss are
+ * float32 in each. */
+enum sluice_precision {
+    /* Device cuda: BF16 where the GPU has it (compute capability 8.0), else FP32; device cpu:
+     * FP32. */
+    SLUICE_PRECISION_DEFAULT,
+    SLUICE_PRECISION_BF16, /* activations and factors are bfloat16 */
+    SLUICE_PRECISION_TF32, /* factors are rounded to 10-bit mantissas */
+    SLUICE_PRECISION_FP32,
+};
+
 struct sluice_train_options {
     /* "none", "cpu", "cuda". */
     const char *device;
@@ -57,12 +68,24 @@ struct sluice_train_options {
     double consume_rate;
     /* Device cpu; 0: all CPUs. */
     unsigned num_threads;
-    /* Device cuda: convolutions and linear layers round their factors to 10-bit mantissas and sum
-     * in float32. */
-    bool allow_tf32;
+    /* Device cpu: DEFAULT or FP32. */
+    enum sluice_precision precision;
+    /* Device cuda: take the first deterministic algorithm by cuDNN's heuristic, and measure none.
+     */
+    bool is_deterministic;
+    /* Device cuda: the GPU, by CUDA's number in this process. */
+    int gpu;
+    /* Device cuda: the file of measured algorithms; borrowed for the trainer's life.  NULL:
+     * $XDG_CACHE_HOME/sluice/engines. */
+    const char *engine_cache;
     /* < 0: the model's own (alexnet 0.5, others 0). */
     double dropout;
 };
+
+/* "bf16", "tf32", "fp32"; of DEFAULT "default". */
+const char *sluice_precision_name(enum sluice_precision precision);
+/* False: no precision has this name.  NULL is DEFAULT. */
+bool sluice_precision_parse(const char *name, enum sluice_precision *precision);
 
 /* SLUICE_E_INVALID names the option; SLUICE_E_UNSUPPORTED: this build has no such device, and
  * which build option brings it. */
@@ -82,6 +105,8 @@ struct sluice_train_totals {
 /* The CUDA device whose memory the trainer accepts rows in, by its number in this process; -1: only
  * the host's memory.  Device none accepts any memory, because it does not read the rows. */
 int sluice_trainer_device(const struct sluice_trainer *trainer);
+/* Never DEFAULT, except for device none. */
+enum sluice_precision sluice_trainer_precision(const struct sluice_trainer *trainer);
 /* The stream (a cudaStream_t) that reads rows on a device; NULL: rows are not read there. */
 void *sluice_trainer_stream(const struct sluice_trainer *trainer);
 

@@ -181,6 +181,12 @@ static void cpu_clear(struct sluice_trainer *trainer)
 static sluice_status cpu_init(struct sluice_trainer *trainer, struct sluice_err *err)
 {
     struct cpu_trainer *cpu = (struct cpu_trainer *)trainer;
+    enum sluice_precision *precision = &trainer->options.precision;
+    if (*precision != SLUICE_PRECISION_DEFAULT && *precision != SLUICE_PRECISION_FP32)
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "precision: device cpu computes in fp32, not in %s",
+                           sluice_precision_name(*precision));
+    *precision = SLUICE_PRECISION_FP32;
     const unsigned num_threads =
         trainer->options.num_threads ? trainer->options.num_threads : sluice_cpu_count();
     sluice_status status = sluice_onednn_create(num_threads, &cpu->onednn, err);

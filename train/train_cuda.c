@@ -18,7 +18,6 @@
  * pool writes N x C x H x W. */
 
 /* By its number in this process. */
-#define CUDA_DEVICE 0
 
 /* Queues the upload into the slot, of rows on the device the labels alone, and makes the compute
  * stream wait for it. */
@@ -164,14 +163,39 @@ static sluice_status no_device(cudaError_t error, struct sluice_err *err)
                        reason);
 }
 
+/* Tensor cores take bf16 and TF32 from compute capability 8.0 on. */
+static sluice_status find_precision(struct cuda_trainer *cuda, struct sluice_err *err)
+{
+    enum sluice_precision *precision = &cuda->base.options.precision;
+    int major = 0;
+    const sluice_status status = cuda_check(
+        cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, cuda->base.options.gpu),
+        "cudaDeviceGetAttribute", err);
+    if (status)
+        return status;
+    if (*precision == SLUICE_PRECISION_DEFAULT)
+        *precision = major >= 8 ? SLUICE_PRECISION_BF16 : SLUICE_PRECISION_FP32;
+    if (*precision != SLUICE_PRECISION_FP32 && major < 8)
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "precision: %s needs a GPU of compute capability 8.0; this one has %d.x",
+                           sluice_precision_name(*precision), major);
+    return SLUICE_OK;
+}
+
 static sluice_status open_device(struct cuda_trainer *cuda, struct sluice_err *err)
 {
     int count = 0;
     const cudaError_t error = cudaGetDeviceCount(&count);
     if (error || count < 1)
         return no_device(error, err);
-    const bool tf32 = cuda->base.options.allow_tf32;
-    sluice_status status = cuda_check(cudaSetDevice(CUDA_DEVICE), "cudaSetDevice", err);
+    const int gpu = cuda->base.options.gpu;
+    if (gpu >= count)
+        return sluice_fail(err, SLUICE_E_INVALID, "gpu %d: this machine has %d, counted from 0",
+                           gpu, count);
+    sluice_status status = cuda_check(cudaSetDevice(gpu), "cudaSetDevice", err);
+    if (!status)
+        status = find_precision(cuda, err);
+    const bool tf32 = cuda->base.options.precision != SLUICE_PRECISION_FP32;
     if (!status)
         status = cuda_check(cudaStreamCreateWithFlags(&cuda->copies, cudaStreamNonBlocking),
                             "cudaStreamCreate", err);
@@ -239,7 +263,7 @@ static sluice_status cuda_init(struct sluice_trainer *trainer, struct sluice_err
 {
     struct cuda_trainer *cuda = (struct cuda_trainer *)trainer;
     sluice_status status = open_device(cuda, err);
-    trainer->rows_device = CUDA_DEVICE;
+    trainer->rows_device = trainer->options.gpu;
     trainer->rows_stream = cuda->compute;
     if (!status)
         status = cuda_make_params(cuda, err);

@@ -82,8 +82,8 @@ static sluice_status pick(struct cuda_trainer *cuda, const struct sluice_layer *
                           const struct cuda_candidate *candidates, int count, const char *pass,
                           struct conv_pass *out, struct sluice_err *err)
 {
-    const sluice_status status =
-        cuda_pick(candidates, count, cuda->base.options.allow_tf32, out, err);
+    const sluice_status status = cuda_pick(
+        candidates, count, cuda->base.options.precision != SLUICE_PRECISION_FP32, out, err);
     if (status || out->is_deterministic)
         return status;
     cuda->base.is_nondeterministic = true;
@@ -182,10 +182,12 @@ static sluice_status plan_conv(struct cuda_trainer *cuda, const struct sluice_la
                                             CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT),
             "cudnnSetConvolution2dDescriptor", err);
     if (!status)
-        status = cuda_check_cudnn(
-            cudnnSetConvolutionMathType(
-                plan->conv, cuda->base.options.allow_tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH),
-            "cudnnSetConvolutionMathType", err);
+        status =
+            cuda_check_cudnn(cudnnSetConvolutionMathType(plan->conv, cuda->base.options.precision !=
+                                                                             SLUICE_PRECISION_FP32
+                                                                         ? CUDNN_DEFAULT_MATH
+                                                                         : CUDNN_FMA_MATH),
+                             "cudnnSetConvolutionMathType", err);
     if (!status)
         status = pick_algorithms(cuda, layer, plan, err);
     for (int i = 0; !status && i < NUM_PASSES; i++)

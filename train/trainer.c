@@ -26,6 +26,30 @@ static const struct device {
 #endif
 };
 
+static const char *const precision_names[] = {
+    [SLUICE_PRECISION_DEFAULT] = "default",
+    [SLUICE_PRECISION_BF16] = "bf16",
+    [SLUICE_PRECISION_TF32] = "tf32",
+    [SLUICE_PRECISION_FP32] = "fp32",
+};
+
+const char *sluice_precision_name(enum sluice_precision precision)
+{
+    return precision_names[precision];
+}
+
+bool sluice_precision_parse(const char *name, enum sluice_precision *precision)
+{
+    for (int i = SLUICE_PRECISION_DEFAULT; i <= SLUICE_PRECISION_FP32; i++) {
+        if (strcmp(name ? name : precision_names[SLUICE_PRECISION_DEFAULT], precision_names[i]) !=
+            0)
+            continue;
+        *precision = (enum sluice_precision)i;
+        return true;
+    }
+    return false;
+}
+
 static sluice_status find_device(const char *name, const struct device **device,
                                  struct sluice_err *err)
 {
@@ -66,6 +90,8 @@ static sluice_status check_options(const struct sluice_train_options *options, b
                            options->weight_decay);
     if (!(options->dropout < 1))
         return sluice_fail(err, SLUICE_E_INVALID, "dropout: below 1, not %g", options->dropout);
+    if (options->gpu < 0)
+        return sluice_fail(err, SLUICE_E_INVALID, "gpu: 0 or more, not %d", options->gpu);
     return SLUICE_OK;
 }
 
@@ -137,6 +163,11 @@ void sluice_trainer_destroy(struct sluice_trainer *trainer)
 int sluice_trainer_device(const struct sluice_trainer *trainer)
 {
     return trainer->rows_device;
+}
+
+enum sluice_precision sluice_trainer_precision(const struct sluice_trainer *trainer)
+{
+    return trainer->options.precision;
 }
 
 void *sluice_trainer_stream(const struct sluice_trainer *trainer)

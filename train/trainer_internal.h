@@ -21,7 +21,8 @@ enum sluice_array {
 struct sluice_trainer_ops {
     size_t size; /* of the device's struct, which trainer.c allocates zeroed */
 
-    /* Sets the initial values of parameters, and zeros for momentum.  The base is filled in. */
+    /* Sets the initial values of parameters, and zeros for momentum.  The base is filled in;
+     * replaces options.precision DEFAULT, and refuses one that the device lacks. */
     sluice_status (*init)(struct sluice_trainer *trainer, struct sluice_err *err);
     void (*clear)(struct sluice_trainer *trainer); /* also after a failed init */
 

@@ -236,7 +236,7 @@ def step_alone(options, model):
         return None
     done = subprocess.run(
         [program, "--device", options.device, "-a", model, "-b", str(options.batch),
-         "--image-size", str(options.image_size), "--tf32", "--steps", str(options.steps),
+         "--image-size", str(options.image_size), "--steps", str(options.steps),
          "--rounds", "3", "--json"],
         capture_output=True, text=True, check=False, timeout=2 * TIMEOUT_S)
     if done.returncode != 0:

@@ -214,9 +214,13 @@ static sluice_status check_files(const struct sluice_options *o, struct sluice_e
     const struct {
         const char *option, *file;
     } given[] = {
-        {"checkpoint", o->checkpoint},         {"resume", o->resume},
-        {"batch-log", o->batch_log},           {"trace", o->trace},
-        {"profile-folder", o->profile_folder}, {"write-profile-folder", o->write_profile_folder},
+        {"checkpoint", o->checkpoint},
+        {"resume", o->resume},
+        {"engine-cache", o->engine_cache},
+        {"batch-log", o->batch_log},
+        {"trace", o->trace},
+        {"profile-folder", o->profile_folder},
+        {"write-profile-folder", o->write_profile_folder},
     };
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(given); i++) {
         if (given[i].file && !given[i].file[0])
@@ -347,6 +351,27 @@ static sluice_status check_place(const struct sluice_options *o, struct sluice_e
     return SLUICE_OK;
 }
 
+static sluice_status check_device(struct sluice_given_options *given, struct sluice_err *err)
+{
+    struct sluice_options *o = &given->options;
+    const bool is_cpu = strcmp(o->device, "cpu") == 0;
+    const bool has_gpu = !is_cpu && strcmp(o->device, "none") != 0;
+    if (!given->has_tf32 && o->precision && strcmp(o->precision, "fp32") != 0)
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "--no-tf32 is --precision fp32, but --precision is %s: leave one out",
+                           o->precision);
+    if (!given->has_tf32)
+        o->precision = "fp32";
+    if (is_cpu && o->precision && strcmp(o->precision, "fp32") != 0)
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "--precision %s is for --device cuda: --device cpu computes in fp32",
+                           o->precision);
+    if (!has_gpu && (given->has_gpu || o->engine_cache))
+        return sluice_fail(err, SLUICE_E_INVALID, "--%s is for --device cuda, but --device is %s",
+                           given->has_gpu ? "gpu" : "engine-cache", o->device);
+    return SLUICE_OK;
+}
+
 /* torchvision's references train alexnet with 0.01 and resnet18 with 0.1. */
 static double lr_of(const char *arch)
 {
@@ -384,5 +409,7 @@ sluice_status sluice_options_check_run(struct sluice_given_options *given, struc
         status = check_plan(given, err);
     if (status == SLUICE_OK)
         status = find_batch_ops(given, err);
+    if (status == SLUICE_OK)
+        status = check_device(given, err);
     return status == SLUICE_OK ? check_place(&given->options, err) : status;
 }

@@ -24,6 +24,9 @@ struct sluice_options {
     struct sluice_roots dirs;                /* the same, parsed; num is 0: none */
     const char *arch;                        /* "alexnet", ... */
     const char *device;                      /* "auto", "none", "cpu", "cuda" */
+    const char *precision;                   /* "bf16", "tf32", "fp32"; NULL: the device's */
+    const char *engine_cache;                /* a file; NULL: train.h's */
+    uint64_t gpu;                            /* of --device cuda, of CUDA's count */
     struct sluice_option_strings hosts;      /* one text for each shard, as given or by default */
     char target[SLUICE_TARGET_BYTES];        /* of these, for lines of the log */
     bool hedges;                             /* a late item is asked of another replica, too */
@@ -77,7 +80,8 @@ struct sluice_options {
     double max_errors;           /* samples, or a share of an epoch's samples */
     bool is_max_errors_share;
     bool has_print_freq; /* given: lines by batches, not by time */
-    bool is_profiling, is_evaluate, is_shuffled, has_val, has_digest, allow_tf32;
+    bool is_profiling, is_evaluate, is_shuffled, has_val, has_digest;
+    bool is_deterministic; /* cuDNN's algorithms are not measured */
     bool is_json;
 };
 
@@ -91,7 +95,7 @@ struct sluice_given_options {
     double mixup, cutmix, label_smoothing, erasing;
     bool has_mixup, has_cutmix, has_label_smoothing, has_erasing;
     bool has_start_epoch, has_mode, has_image_size, has_rank, has_world_size, has_trace_sample,
-        has_lr;
+        has_lr, has_gpu, has_gpu_device, has_tf32;
 };
 
 /* Parses the words, and checks options that exclude or need each other. */

@@ -13,6 +13,7 @@
 
 static const char *const arch_choices[] = {"alexnet", "resnet18", "small_cnn", NULL};
 static const char *const device_choices[] = {"auto", "none", "cpu", "cuda", NULL};
+static const char *const precision_choices[] = {"bf16", "tf32", "fp32", NULL};
 static const char *const planner_choices[] = {"remote_auto", "remote_sophon", NULL};
 static const char *const planner_aliases[] = {"auto", "lp", "sophon", "smartoff", "greedy", NULL};
 static const char *const form_choices[] = {"auto",      "raw",       "jpeg_crop",
@@ -219,9 +220,31 @@ static const struct sluice_option table[] = {
      .help = "Threads of --device cpu; 0: one for each CPU."},
     {.name = "tf32",
      .group = TRAINING,
-     SLUICE_VALUE_FLAG(given.options.allow_tf32),
-     .help = "Do not use TF32 (10-bit mantissas, faster) on --device cuda: multiply in full "
-             "float32."},
+     SLUICE_VALUE_FLAG(given.has_tf32),
+     .help = "The older name of --precision fp32."},
+    {.name = "precision",
+     .group = TRAINING,
+     SLUICE_VALUE_CHOICE(given.options.precision, "NAME"),
+     .choices = precision_choices,
+     .help = "How --device cuda multiplies; sums, parameters and the loss are float32 with each. "
+             "tf32: factors have 10-bit mantissas.",
+     .default_text = "bf16 on a GPU that has it, else fp32"},
+    {.name = "deterministic",
+     .group = TRAINING,
+     SLUICE_VALUE_FLAG(given.options.is_deterministic),
+     .help = "Take cuDNN's first deterministic algorithm for each layer, without measuring which "
+             "is the fastest: a run gives the same bits with any --engine-cache."},
+    {.name = "gpu",
+     .group = TRAINING,
+     SLUICE_VALUE_UINT(given.options.gpu, "N"),
+     .max = 1023,
+     .is_given = &given.has_gpu,
+     .help = "The GPU of --device cuda, by CUDA's number in this process."},
+    {.name = "engine-cache",
+     .group = TRAINING,
+     SLUICE_VALUE_STRING(given.options.engine_cache, "FILE"),
+     .help = "Keep the algorithms that were measured as the fastest on --device cuda in this file.",
+     .default_text = "$XDG_CACHE_HOME/sluice/engines"},
     {.name = "evaluate",
      .short_name = 'e',
      .group = TRAINING,
@@ -314,7 +337,9 @@ static const struct sluice_option table[] = {
      .group = PLACE,
      SLUICE_VALUE_UINT(given.options.gpu_device, "N"),
      .max = 1023,
-     .help = "The GPU of --gpu-decode, by CUDA's number in this process."},
+     .is_given = &given.has_gpu_device,
+     .help = "The GPU of --gpu-decode, by CUDA's number in this process.",
+     .default_text = "that of --gpu"},
     {.name = "gpu-memory",
      .group = PLACE,
      SLUICE_VALUE_BYTES(given.options.gpu_memory, "BYTES"),
@@ -562,7 +587,6 @@ static struct sluice_given_options defaults(void)
                 .trace_sample = 0.001,
                 .sample_timeout_s = 60,
                 .has_val = true,
-                .allow_tf32 = true,
                 .has_digest = true,
                 .has_replan = true,
                 .is_shuffled = true,
@@ -574,6 +598,7 @@ static struct sluice_given_options defaults(void)
         .tail = "pad",
         .max_errors = "1%",
         .planner = "remote_auto",
+        .has_tf32 = true,
     };
 }
 
@@ -650,9 +675,13 @@ sluice_status sluice_options_set(const struct sluice_setting *settings, size_t n
     return status;
 }
 
-/* The value of --gpu-decode that the loader gets. */
-static void place_rows(const struct sluice_options *o, struct sluice_loader_settings *settings)
+/* The value of --gpu-decode that the loader gets, and its GPU. */
+static void place_rows(const struct sluice_cli_result *parsed,
+                       struct sluice_loader_settings *settings)
 {
+    const struct sluice_options *o = &given.options;
+    if (given.has_gpu && !given.has_gpu_device)
+        add_setting(settings, "gpu-device", parsed->given[find("gpu") - table]);
     const char *when = o->gpu_decode;
     if (strcmp(when, "auto") == 0 &&
         (strcmp(o->device, "none") == 0 || strcmp(o->device, "cpu") == 0))
@@ -676,7 +705,7 @@ bool sluice_options_parse(int argc, char **argv, struct sluice_options *options,
         return false;
     }
     copy_given(&parsed, settings);
-    place_rows(&given.options, settings);
+    place_rows(&parsed, settings);
     *options = given.options;
     return true;
 }

@@ -10,10 +10,10 @@
  *
  * Threads: parse at start, on the main thread. */
 
-/* The options that a loader takes from a command line, as given there, and gpu-decode as it is with
- * the trainer's device. */
+/* The options that a loader takes from a command line, as given there, gpu-decode as it is with the
+ * trainer's device, and the trainer's GPU as gpu-device if that is not given. */
 struct sluice_loader_settings {
-    struct sluice_setting items[SLUICE_CLI_MAX_OPTIONS + SLUICE_MAX_STRINGS + SLUICE_MAX_ROOTS + 1];
+    struct sluice_setting items[SLUICE_CLI_MAX_OPTIONS + SLUICE_MAX_STRINGS + SLUICE_MAX_ROOTS + 2];
     size_t num_items;
 };
 

@@ -20,9 +20,9 @@ static sluice_status check_place(const struct run *run, const char *device, stru
             rows, device);
     return sluice_fail(
         err, SLUICE_E_INVALID,
-        "batches are on CUDA device %d, but the model is on %d: give --gpu-device %d, "
-        "or --gpu-decode off",
-        rows, trainer, trainer);
+        "batches are on GPU %d (--gpu-device), but the model is on GPU %d (--gpu): leave "
+        "--gpu-device out, or give --gpu-decode off",
+        rows, trainer);
 }
 
 static bool is_same_table(const struct sluice_row_format *a, const struct sluice_row_format *b)
@@ -85,9 +85,12 @@ sluice_status run_make_trainer(struct run *run, struct sluice_err *err)
         .table = run->dataset->table,
         .consume_rate = o->consume_rate,
         .num_threads = (unsigned)o->train_threads,
-        .allow_tf32 = o->allow_tf32,
+        .is_deterministic = o->is_deterministic,
+        .gpu = (int)o->gpu,
+        .engine_cache = o->engine_cache,
         .dropout = o->dropout,
     };
+    sluice_precision_parse(o->precision, &options.precision);
     if (options.num_classes < run->dataset->num_classes)
         return sluice_fail(err, SLUICE_E_INVALID, "--num-classes %u: the dataset has %llu",
                            options.num_classes, (unsigned long long)run->dataset->num_classes);

@@ -47,7 +47,7 @@ int main(int argc, char **argv)
     train_test_fill_table();
     const struct sluice_train_options options = {
         .device = argv[1],
-        .allow_tf32 = strcmp(argv[2], "tf32") == 0,
+        .precision = strcmp(argv[2], "tf32") == 0 ? SLUICE_PRECISION_TF32 : SLUICE_PRECISION_FP32,
         .model = argv[5],
         .height = (unsigned)atoi(argv[6]),
         .width = (unsigned)atoi(argv[6]),

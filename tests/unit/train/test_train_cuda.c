@@ -27,6 +27,7 @@ static struct sluice_train_options options_of(const char *model)
         .weight_decay = 1e-4,
         .seed = 3,
         .table = train_test_table,
+        .precision = SLUICE_PRECISION_FP32,
         .dropout = -1,
     };
 }
@@ -292,7 +293,7 @@ TEST(training_learns)
 {
     for (int tf32 = 0; tf32 < 2; tf32++) {
         struct sluice_train_options options = options_of("resnet18");
-        options.allow_tf32 = tf32;
+        options.precision = tf32 ? SLUICE_PRECISION_TF32 : SLUICE_PRECISION_FP32;
         struct sluice_trainer *trainer = train_test_create(&options);
         step(trainer, 0, N);
         const double first = mean_loss(trainer);
@@ -305,6 +306,15 @@ TEST(training_learns)
         CU_ASSERT(last < first / 4);
         sluice_trainer_destroy(trainer);
     }
+}
+
+TEST(a_gpu_that_is_not_there_is_refused)
+{
+    struct sluice_train_options options = options_of("small_cnn");
+    options.gpu = 1000;
+    struct sluice_trainer *trainer = NULL;
+    CHECK_FAILS(SLUICE_E_INVALID, "gpu 1000",
+                sluice_trainer_create(&options, &trainer, sluice_test_err()));
 }
 
 int main(void)

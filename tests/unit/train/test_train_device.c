@@ -34,6 +34,7 @@ static struct sluice_train_options small_options(void)
         .seed = 3,
         .table = train_test_table,
         .num_threads = 1,
+        .precision = SLUICE_PRECISION_FP32,
         .dropout = -1,
     };
 }
@@ -673,7 +674,7 @@ TEST(rows_on_a_device_are_refused_without_one)
 TEST(refuses_options_that_make_no_sense)
 {
     static const char *const words[] = {"lr",    "momentum", "weight_decay", "dropout",
-                                        "table", "sides",    "model"};
+                                        "table", "sides",    "model",        "gpu"};
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(words); i++) {
         struct sluice_train_options options = small_options();
         options.lr = i == 0 ? -1 : options.lr;
@@ -683,11 +684,30 @@ TEST(refuses_options_that_make_no_sense)
         options.table = i == 4 ? NULL : options.table;
         options.height = i == 5 ? 0 : options.height;
         options.model = i == 6 ? "lenet" : options.model;
+        options.gpu = i == 7 ? -1 : options.gpu;
         struct sluice_trainer *trainer = NULL;
         memset(&err, 0, sizeof(err));
         CU_ASSERT_EQUAL(sluice_trainer_create(&options, &trainer, &err), SLUICE_E_INVALID);
         CU_ASSERT_PTR_NOT_NULL(strstr(err.text, words[i]));
     }
+}
+
+TEST(a_trainer_says_its_precision)
+{
+    struct sluice_train_options options = small_options();
+    struct sluice_trainer *trainer = create(&options);
+    CU_ASSERT_EQUAL(sluice_trainer_precision(trainer), SLUICE_PRECISION_FP32);
+    sluice_trainer_destroy(trainer);
+    options.precision = SLUICE_PRECISION_DEFAULT;
+    trainer = create(&options);
+    CU_ASSERT_NOT_EQUAL(sluice_trainer_precision(trainer), SLUICE_PRECISION_DEFAULT);
+    sluice_trainer_destroy(trainer);
+    if (strcmp(device, "cpu") != 0)
+        return;
+    options.precision = SLUICE_PRECISION_BF16;
+    trainer = NULL;
+    CHECK_FAILS(SLUICE_E_INVALID, "device cpu computes in fp32, not in bf16",
+                sluice_trainer_create(&options, &trainer, sluice_test_err()));
 }
 
 int main(int argc, char **argv)

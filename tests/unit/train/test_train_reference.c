@@ -47,7 +47,7 @@ static const char *device = "cpu";
 static FILE *file;
 static char line[MAX_LINE];
 static struct tolerance tolerance;
-static bool allow_tf32;
+static enum sluice_precision precision = SLUICE_PRECISION_FP32;
 
 /* The worst seen, in units of the tolerance; printed, so that a drift is seen before it fails. */
 static double worst_loss, worst_norm, worst_grad, worst_after;
@@ -156,7 +156,7 @@ static void run_case(const char *model)
     struct sluice_train_options options = {
         .device = device,
         .table = train_test_table,
-        .allow_tf32 = allow_tf32,
+        .precision = precision,
         .num_threads = 1, /* quick beside other tests, and the same on every machine */
     };
     double seed;
@@ -168,7 +168,7 @@ static void run_case(const char *model)
     } while (strcmp(name, model) != 0);
     options.width = options.height;
     options.model = model;
-    tolerance = allow_tf32 ? tf32 : float32;
+    tolerance = precision == SLUICE_PRECISION_TF32 ? tf32 : float32;
     if (strcmp(device, "cpu") == 0 && strcmp(model, "resnet18") != 0)
         tolerance.after = CALM_AFTER_TOLERANCE;
     options.seed = (uint64_t)seed;
@@ -236,7 +236,8 @@ int main(int argc, char **argv)
 {
     if (argc > 1)
         device = argv[1];
-    allow_tf32 = argc > 2 && strcmp(argv[2], "tf32") == 0;
+    if (argc > 2 && strcmp(argv[2], "tf32") == 0)
+        precision = SLUICE_PRECISION_TF32;
     char path[1024];
     snprintf(path, sizeof(path), "%s/tests/golden/train_reference.txt", sluice_test_source_dir());
     file = fopen(path, "r");

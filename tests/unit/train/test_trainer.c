@@ -41,6 +41,20 @@ TEST(names_the_option_it_refuses)
     }
 }
 
+TEST(precisions_have_names)
+{
+    enum sluice_precision precision;
+    CU_ASSERT_TRUE_FATAL(sluice_precision_parse("bf16", &precision));
+    CU_ASSERT_EQUAL(precision, SLUICE_PRECISION_BF16);
+    CU_ASSERT_TRUE_FATAL(sluice_precision_parse("fp32", &precision));
+    CU_ASSERT_EQUAL(precision, SLUICE_PRECISION_FP32);
+    CU_ASSERT_STRING_EQUAL(sluice_precision_name(SLUICE_PRECISION_TF32), "tf32");
+    CU_ASSERT_TRUE_FATAL(sluice_precision_parse(NULL, &precision));
+    CU_ASSERT_EQUAL(precision, SLUICE_PRECISION_DEFAULT);
+    CU_ASSERT_FALSE(sluice_precision_parse("fp16", &precision));
+    CU_ASSERT_FALSE(sluice_precision_parse("", &precision));
+}
+
 /* Either the device works or the error says how to get it. */
 TEST(a_missing_device_names_its_build_option)
 {

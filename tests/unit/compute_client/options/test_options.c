@@ -62,6 +62,59 @@ TEST(rows_on_a_gpu_are_for_a_trainer_that_takes_them)
     }
 }
 
+TEST(the_loader_decodes_on_the_trainers_gpu_unless_it_has_its_own)
+{
+    static const struct {
+        const char *flags, *wanted; /* NULL: no setting */
+    } cases[] = {
+        {"--device cuda", NULL},
+        {"--device cuda --gpu 3", "3"},
+        {"--gpu 3 --gpu-device 1", "1"},
+        {"--gpu-device 2", "2"},
+    };
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
+        char line[128];
+        snprintf(line, sizeof(line), "set %s", cases[i].flags);
+        struct sluice_options o;
+        struct sluice_loader_settings settings;
+        int exit_code = -1;
+        CU_ASSERT_TRUE_FATAL(parse_all(line, &o, &settings, &exit_code));
+        const char *found = NULL;
+        for (size_t k = 0; k < settings.num_items; k++) {
+            if (strcmp(settings.items[k].key, "gpu-device") != 0)
+                continue;
+            CU_ASSERT_PTR_NULL(found);
+            found = settings.items[k].value;
+        }
+        CU_ASSERT_EQUAL(!found, !cases[i].wanted);
+        if (found && cases[i].wanted)
+            CU_ASSERT_STRING_EQUAL(found, cases[i].wanted);
+    }
+}
+
+TEST(options_of_a_gpu_are_for_a_trainer_that_may_have_one)
+{
+    static const char *const lines[] = {
+        "set --device cuda --precision tf32 --deterministic --gpu 1 --engine-cache e",
+        "set --precision tf32 --deterministic --gpu 1 --engine-cache e",
+        "set --device cpu --precision fp32 --deterministic",
+        "set --device none --precision bf16",
+        "set --device cpu --no-tf32 --precision fp32",
+    };
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(lines); i++) {
+        struct sluice_options o;
+        int exit_code = -1;
+        char line[128];
+        snprintf(line, sizeof(line), "%s", lines[i]);
+        CU_ASSERT_TRUE_FATAL(parse(line, &o, &exit_code));
+        if (i > 1)
+            continue;
+        CU_ASSERT_STRING_EQUAL(o.precision, "tf32");
+        CU_ASSERT_STRING_EQUAL(o.engine_cache, "e");
+        CU_ASSERT_TRUE(o.is_deterministic && o.gpu == 1);
+    }
+}
+
 TEST(the_originals_flags_keep_their_names)
 {
     char line[] = "set -a alexnet -b 32 -j 3 --epochs 7 --lr 0.5 --momentum 0.8 --wd 0.01 -p 5 "
@@ -82,7 +135,7 @@ TEST(the_originals_flags_keep_their_names)
     CU_ASSERT_EQUAL(o.print_freq, 5);
     CU_ASSERT_EQUAL(o.mode, SLUICE_MODE_LOCAL);
     CU_ASSERT_EQUAL(sluice_options_on_error(&o), SLUICE_ON_ERROR_SKIP);
-    CU_ASSERT_TRUE(o.has_digest && o.has_val && o.allow_tf32 && !o.is_json);
+    CU_ASSERT_TRUE(o.has_digest && o.has_val && !o.precision && !o.is_json);
     CU_ASSERT_TRUE(o.has_replan && !o.is_greedy);
 
     char more[] = "--dataset-mode remote_smartoff --host h:1 --remote-cpus 4 --net-bw 500 "
@@ -94,7 +147,9 @@ TEST(the_originals_flags_keep_their_names)
     CU_ASSERT_EQUAL(o.remote_cpus, 4);
     CU_ASSERT_DOUBLE_EQUAL(o.net_bw, 62.5e6, 1);
     CU_ASSERT_EQUAL(sluice_options_on_error(&o), SLUICE_ON_ERROR_SUBSTITUTE);
-    CU_ASSERT_TRUE(!o.has_digest && !o.has_val && !o.allow_tf32 && o.is_json);
+    CU_ASSERT_TRUE(!o.has_digest && !o.has_val && o.is_json);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(o.precision);
+    CU_ASSERT_STRING_EQUAL(o.precision, "fp32");
     CU_ASSERT_TRUE(!o.has_replan && o.is_greedy);
 }
 
@@ -387,6 +442,11 @@ TEST(what_does_not_fit_is_a_usage_error)
         "--max-errors -1",
         "--max-errors 101%",
         "--max-errors %",
+        "set --device cpu --precision bf16",
+        "set --precision tf32 --no-tf32",
+        "set --precision fp16",
+        "set --device cpu --gpu 0",
+        "set --device none --engine-cache e",
         "--checkpoint-every 5",
         "--checkpoint f --checkpoint-every 0",
         "--checkpoint f --checkpoint-every 5x",
