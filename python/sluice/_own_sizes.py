@@ -1,47 +1,61 @@
-"""pad() and patchify() of sluice.torch: one tensor from a list of images of any size."""
-import torch
+"""pad() and patchify() of sluice.torch, sluice.numpy and sluice.jax: one array from a list of images of any size.
+
+A Library says how one of them makes arrays.  Patches have the same values in all three, channels first.
+"""
+import typing
 
 from sluice import _sluice
 
 
-def pad(images, multiple=1):
-    """(batch, mask): the images at the upper left of a tensor of the largest height and width, rounded up to `multiple`.
+class Library(typing.NamedTuple):
+    channels: int              # the axis of the channels: 0 or 2
+    zeros: typing.Callable     # (images, shape): zeros like the images
+    no_mask: typing.Callable   # (images, shape): False
+    moveaxis: typing.Callable
+    int64: typing.Callable     # of a list
 
-    images  a list of tensors [channels, height, width] of one dtype and device
-    batch   [rows, channels, height, width], zero outside the images
-    mask    bool [rows, height, width], True where the image is
 
-    For example `Loader(..., transform=sluice.torch.pad)`, of a pipeline that leaves images in sizes of their own.
-    """
+def _sides(library, image):
+    return [side for axis, side in enumerate(image.shape) if axis != library.channels]
+
+
+def pad(library, images, multiple, size):
     if not images or multiple < 1:
         raise _sluice.InvalidError(f"pad: {len(images)} images, multiple={multiple}: both are at least 1")
-    height, width = (-(-max(image.shape[axis] for image in images) // multiple) * multiple for axis in (1, 2))
-    batch = images[0].new_zeros((len(images), images[0].shape[0], height, width))
-    mask = torch.zeros((len(images), height, width), dtype=torch.bool, device=batch.device)
-    for row, image in enumerate(images):
-        batch[row, :, :image.shape[1], :image.shape[2]] = image
-        mask[row, :image.shape[1], :image.shape[2]] = True
+    sides = [_sides(library, image) for image in images]
+    height, width = (-(-max(side) // multiple) * multiple for side in zip(*sides)) if size is None else size
+    for row, (down, across) in enumerate(sides):
+        if down > height or across > width:
+            raise _sluice.InvalidError(f"pad: image {row} has {down} x {across} pixels, more than size={size}")
+    shape = [len(images), height, width]
+    mask = library.no_mask(images, shape)
+    shape.insert(1 + library.channels, images[0].shape[library.channels])
+    batch = library.zeros(images, shape)
+    for row, (image, (down, across)) in enumerate(zip(images, sides)):
+        inside = [slice(down), slice(across)]
+        mask[(row, *inside)] = True
+        inside.insert(library.channels, slice(None))
+        batch[(row, *inside)] = image
     return batch, mask
 
 
-def patchify(images, size):
-    """(patches, offsets, grids): the images cut into squares, from left to right and from top to bottom, one image after
-    the other.
-
-    images   a list of tensors [channels, height, width]; sides are multiples of `size` (smart_resize, pad_to_multiple)
-    patches  [total, channels * size * size], channels first
-    offsets  int64 [rows + 1]: the patches of row i are offsets[i]:offsets[i + 1]
-    grids    int64 [rows, 2]: the patches down and across
-
-    offsets and grids are on the host.
-    """
-    for row, image in enumerate(images):
-        if size < 1 or image.shape[1] % size or image.shape[2] % size:
-            raise _sluice.InvalidError(f"patchify: image {row} has {image.shape[1]} x {image.shape[2]} pixels, which is no "
-                                       f"multiple of size={size}; smart_resize and pad_to_multiple make such images")
-    grids = torch.tensor([[image.shape[1] // size, image.shape[2] // size] for image in images], dtype=torch.int64)
-    cut = [image.unflatten(2, (-1, size)).unflatten(1, (-1, size)).permute(1, 3, 0, 2, 4).flatten(2).flatten(0, 1)
-           for image in images]
-    offsets = torch.zeros(len(images) + 1, dtype=torch.int64)
-    torch.cumsum(grids.prod(1), 0, out=offsets[1:])
-    return torch.cat(cut), offsets, grids
+def patchify(library, images, size, num_patches):
+    if not images or size < 1:
+        raise _sluice.InvalidError(f"patchify: {len(images)} images, size={size}: both are at least 1")
+    sides = [_sides(library, image) for image in images]
+    for row, (down, across) in enumerate(sides):
+        if down % size or across % size:
+            raise _sluice.InvalidError(f"patchify: image {row} has {down} x {across} pixels, which is no multiple of "
+                                       f"size={size}; smart_resize and pad_to_multiple make such images")
+    grids = [[down // size, across // size] for down, across in sides]
+    offsets = [0]
+    for down, across in grids:
+        offsets.append(offsets[-1] + down * across)
+    if num_patches is not None and num_patches < offsets[-1]:
+        raise _sluice.InvalidError(f"patchify: the images have {offsets[-1]} patches, more than num_patches={num_patches}")
+    channels = images[0].shape[library.channels]
+    patches = library.zeros(images, [num_patches or offsets[-1], channels * size * size])
+    for image, (down, across), first, end in zip(images, grids, offsets, offsets[1:]):
+        cut = library.moveaxis(image, library.channels, 0).reshape(channels, down, size, across, size)
+        patches[first:end] = library.moveaxis(cut, (1, 3), (0, 1)).reshape(end - first, -1)
+    return patches, library.int64(offsets), library.int64(grids)

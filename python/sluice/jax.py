@@ -31,8 +31,10 @@ from sluice import _batch_ops, _fields, _sluice
 from sluice._batches import Batches
 from sluice._jax_batch import BatchKey, Mix, RandomErasing
 from sluice.numpy import normalization
+from sluice.numpy import pad as _pad, patchify as _patchify
 
-__all__ = ["BatchKey", "Iterator", "Loader", "Mix", "RandomErasing", "normalization", "normalize"]
+__all__ = ["BatchKey", "Iterator", "Loader", "Mix", "RandomErasing", "normalization", "normalize", "pad",
+           "patchify"]
 
 
 class Loader(Batches):
@@ -284,3 +286,17 @@ def normalize(images, table, dtype=jax.numpy.float32):
     nearest even."""
     table = jax.numpy.asarray(table).astype(dtype)
     return jax.numpy.stack([table[c][images[..., c]] for c in range(3)], axis=-1)
+
+
+def pad(images, multiple=1, size=None):
+    """(batch, mask): as sluice.torch.pad(), of images [height, width, channels]; batch is [rows, height, width, channels].
+    A step under jax.jit is compiled for each shape: `size` makes them all one.  It is done on the host, as each image has
+    a shape of its own."""
+    return tuple(jax.numpy.asarray(array) for array in _pad([numpy.asarray(image) for image in images], multiple, size))
+
+
+def patchify(images, size, num_patches=None):
+    """(patches, offsets, grids): as sluice.torch.patchify(), with the same values, of images [height, width, channels];
+    offsets and grids are NumPy's.  It is done on the host; `num_patches` makes all batches one shape."""
+    patches, offsets, grids = _patchify([numpy.asarray(image) for image in images], size, num_patches)
+    return jax.numpy.asarray(patches), offsets, grids

@@ -1,6 +1,8 @@
 from typing import Any, Iterator as TypingIterator, Optional, Sequence, Union
 
 import jax
+import numpy
+import numpy.typing
 
 from sluice._batches import Batches, _Source
 from sluice._jax_batch import BatchKey as BatchKey, Mix as Mix, RandomErasing as RandomErasing
@@ -30,3 +32,7 @@ class Iterator:
     def start_prefetch(self) -> None: ...
 
 def normalize(images: jax.Array, table: Any, dtype: Any = ...) -> jax.Array: ...
+def pad(images: Sequence[jax.Array], multiple: int = 1,
+        size: Optional[tuple[int, int]] = None) -> tuple[jax.Array, jax.Array]: ...
+def patchify(images: Sequence[jax.Array], size: int, num_patches: Optional[int] = None
+             ) -> tuple[jax.Array, numpy.typing.NDArray[numpy.int64], numpy.typing.NDArray[numpy.int64]]: ...

@@ -11,6 +11,7 @@ and may be written to; the batch is theirs until the last array of it has gone.
 """
 import numpy
 
+from sluice import _own_sizes
 from sluice._batches import Batches
 
 
@@ -42,3 +43,19 @@ def normalization(loader):
     """float32 [3, 256]: the value of each u8 of a channel; None if the pipeline ends at u8."""
     table = loader.info["table"]
     return None if table is None else numpy.frombuffer(table, numpy.float32).reshape(3, 256)
+
+
+_LIBRARY = _own_sizes.Library(
+    channels=2, zeros=lambda images, shape: numpy.zeros(shape, images[0].dtype),
+    no_mask=lambda images, shape: numpy.zeros(shape, bool), moveaxis=numpy.moveaxis,
+    int64=lambda numbers: numpy.array(numbers, numpy.int64))
+
+
+def pad(images, multiple=1, size=None):
+    """(batch, mask): as sluice.torch.pad(), of images [height, width, channels]; batch is [rows, height, width, channels]."""
+    return _own_sizes.pad(_LIBRARY, images, multiple, size)
+
+
+def patchify(images, size, num_patches=None):
+    """(patches, offsets, grids): as sluice.torch.patchify(), with the same values, of images [height, width, channels]."""
+    return _own_sizes.patchify(_LIBRARY, images, size, num_patches)

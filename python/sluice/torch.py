@@ -9,9 +9,8 @@ import collections
 
 import torch
 
-from sluice import _batch_ops, _fields, _sluice, recipes
+from sluice import _batch_ops, _fields, _own_sizes, _sluice, recipes
 from sluice._batches import Batches
-from sluice._own_sizes import pad, patchify  # noqa: F401
 from sluice._torch_batch import BatchKey, Mix, RandomErasing  # noqa: F401
 
 DTYPES = {torch.float32: _sluice.F32, torch.float16: _sluice.F16, torch.bfloat16: _sluice.BF16}
@@ -347,3 +346,37 @@ def _is_capturing(stream):
 
 
 from sluice._dataset import Dataset, IterableDataset  # noqa: E402,F401  their Loader is above
+
+
+_LIBRARY = _own_sizes.Library(
+    channels=0, zeros=lambda images, shape: images[0].new_zeros(shape),
+    no_mask=lambda images, shape: images[0].new_zeros(shape, dtype=torch.bool), moveaxis=torch.movedim,
+    int64=lambda numbers: torch.tensor(numbers, dtype=torch.int64))
+
+
+def pad(images, multiple=1, size=None):
+    """(batch, mask): the images at the upper left of a tensor of the largest height and width, rounded up to `multiple`.
+
+    images  a list of tensors [channels, height, width] of one dtype and device
+    size    (height, width) of the tensor, in place of that: the same for each batch, as compiled steps want it
+    batch   [rows, channels, height, width], zero outside the images
+    mask    bool [rows, height, width], True where the image is
+
+    For example `Loader(..., transform=sluice.torch.pad)`, of a pipeline that leaves images in sizes of their own.
+    """
+    return _own_sizes.pad(_LIBRARY, images, multiple, size)
+
+
+def patchify(images, size, num_patches=None):
+    """(patches, offsets, grids): the images cut into squares, from left to right and from top to bottom, one image after
+    the other.
+
+    images       a list of tensors [channels, height, width]; sides are multiples of `size` (smart_resize, pad_to_multiple)
+    num_patches  the rows of `patches`, with zeros after the last image: the same for each batch
+    patches      [total, channels * size * size], channels first
+    offsets      int64 [rows + 1]: the patches of row i are offsets[i]:offsets[i + 1]
+    grids        int64 [rows, 2]: the patches down and across
+
+    offsets and grids are on the host.
+    """
+    return _own_sizes.patchify(_LIBRARY, images, size, num_patches)

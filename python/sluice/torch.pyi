@@ -3,7 +3,6 @@ from typing import Any, Callable, Optional, Sequence, Union
 import torch
 
 from sluice._batches import Batches, _Source
-from sluice._own_sizes import pad as pad, patchify as patchify
 from sluice._torch_batch import Mix as Mix, RandomErasing as RandomErasing
 from sluice._dataset import Dataset as Dataset, IterableDataset as IterableDataset
 
@@ -25,3 +24,8 @@ class Loader(Batches[tuple[Any, ...]]):
                  python_tail: Optional[Callable[..., Any]] = None,
                  python_tail_shape: Optional[Sequence[int]] = None, python_tail_dtype: Any = None,
                  python_tail_workers: Optional[int] = None, **options: Any) -> None: ...
+
+def pad(images: Sequence[torch.Tensor], multiple: int = 1,
+        size: Optional[tuple[int, int]] = None) -> tuple[torch.Tensor, torch.Tensor]: ...
+def patchify(images: Sequence[torch.Tensor], size: int,
+             num_patches: Optional[int] = None) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]: ...

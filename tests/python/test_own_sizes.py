@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Pipelines that leave images in sizes of their own: a batch is a list of arrays, the same from everywhere."""
+import importlib
 import json
 import math
 import pathlib
@@ -212,6 +213,67 @@ class OwnSizesTest(support.SetTest):
             sluice.torch.patchify(images, 15)
         with self.assertRaisesRegex(sluice.InvalidError, "0 images"):
             sluice.torch.pad([])
+
+    def test_numpy_makes_one_array_of_a_list(self):
+        rng = numpy.random.default_rng(5)
+        images = [rng.integers(1, 256, (height, width, 3), numpy.uint8) for height, width in ((28, 42), (14, 70), (56, 14))]
+        for options, height, width in (({}, 56, 70), ({"multiple": 64}, 64, 128), ({"size": (60, 71)}, 60, 71)):
+            batch, mask = sluice.numpy.pad(images, **options)
+            self.assertEqual((batch.shape, batch.dtype, mask.dtype), ((3, height, width, 3), numpy.uint8, bool))
+            for image, row, inside in zip(images, batch, mask, strict=True):
+                self.assertTrue(numpy.array_equal(row[:image.shape[0], :image.shape[1]], image))
+                self.assertTrue(numpy.array_equal((row > 0).all(-1), inside))
+                self.assertEqual(inside.sum(), image.shape[0] * image.shape[1])
+        with self.assertRaisesRegex(sluice.InvalidError, r"image 1 has 14 x 70 pixels, more than size=\(60, 69\)"):
+            sluice.numpy.pad(images, size=(60, 69))
+        wanted = [image[y:y + 14, x:x + 14].transpose(2, 0, 1).ravel() for image in images
+                  for y in range(0, image.shape[0], 14) for x in range(0, image.shape[1], 14)]
+        for num_patches in (None, 15, 20):
+            patches, offsets, grids = sluice.numpy.patchify(images, 14, num_patches)
+            self.assertTrue(numpy.array_equal(patches[:15], wanted))
+            self.assertEqual((len(patches), patches[15:].any()), (num_patches or 15, False))
+            self.assertEqual((offsets.tolist(), grids.tolist()), ([0, 6, 11, 15], [[2, 3], [1, 5], [4, 1]]))
+        with self.assertRaisesRegex(sluice.InvalidError, "the images have 15 patches, more than num_patches=14"):
+            sluice.numpy.patchify(images, 14, 14)
+        with self.assertRaisesRegex(sluice.InvalidError, "patchify: 0 images"):
+            sluice.numpy.patchify([], 14)
+        for library, own in (("torch", lambda module, image: module.from_numpy(image.transpose(2, 0, 1).copy())),
+                             ("jax", lambda module, image: module.numpy.asarray(image))):
+            with self.subTest(library):
+                try:
+                    module = importlib.import_module(library)
+                except ImportError:
+                    continue
+                ours = importlib.import_module(f"sluice.{library}")
+                same = [own(module, image) for image in images]
+                batch, mask = ours.pad(same, size=(60, 71))
+                batch = numpy.asarray(batch)
+                for got, want in zip((batch.transpose(0, 2, 3, 1) if library == "torch" else batch, mask),
+                                     sluice.numpy.pad(images, size=(60, 71)), strict=True):
+                    numpy.testing.assert_array_equal(numpy.asarray(got), want)
+                for got, want in zip(ours.patchify(same, 14, 20), sluice.numpy.patchify(images, 14, 20), strict=True):
+                    numpy.testing.assert_array_equal(numpy.asarray(got), want)
+                self.assertIsInstance(ours.pad(same)[1], type(same[0]))
+
+    def test_one_compilation_for_lists_of_any_size(self):
+        try:
+            import jax
+        except ImportError as error:
+            self.skipTest(str(error))
+        import sluice.jax
+        compiled = []
+
+        @jax.jit
+        def mean(patches, end):
+            compiled.append(patches.shape)
+            inside = jax.numpy.arange(len(patches))[:, None] < end
+            return jax.numpy.where(inside, patches, 0).sum()
+
+        with sluice.jax.Loader(self.root, 8, pipeline=PIPELINE, workers=2, seed=3) as loader:
+            for images, _ in loader:
+                patches, offsets, _ = sluice.jax.patchify(images, 28, 8 * 39)
+                self.assertEqual(int(mean(patches.astype(int), offsets[-1])), sum(int(image.astype(int).sum()) for image in images))
+        self.assertEqual(compiled, [(8 * 39, 3 * 28 * 28)])
 
     def test_jax_has_a_list(self):
         try:

@@ -1,6 +1,0 @@
-from typing import Sequence
-
-import torch
-
-def pad(images: Sequence[torch.Tensor], multiple: int = 1) -> tuple[torch.Tensor, torch.Tensor]: ...
-def patchify(images: Sequence[torch.Tensor], size: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]: ...
