@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "cli/cli.h"
+#include "train/model_names.h"
 #include "train/train.h"
 
 #include <math.h>
@@ -93,7 +94,7 @@ static void run(const struct bench *b, bool is_json)
 int main(int argc, char **argv)
 {
     static const char *const devices[] = {"cpu", "cuda", NULL};
-    static const char *const models[] = {"alexnet", "resnet18", "small_cnn", NULL};
+    static const char *const models[] = {SLUICE_MODEL_NAMES, NULL};
     static const char *const precisions[] = {"bf16", "tf32", "fp32", NULL};
     struct bench b = {.device = "cpu",
                       .model = "resnet18",

@@ -1,69 +1,86 @@
 #include "train/net_internal.h"
 
+#include "base/array.h"
 #include "base/rng.h"
 
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Larger than anybody trains with, and small enough that no size here overflows. */
 #define MAX_IMAGE_SIDE 8192
 #define MAX_CLASSES 1000000
 
-/* Builds with a tensor index as the current end of the net.  Building goes on after a layer that
- * does not fit its input and after the limits, so that no call needs a check; whoever started it
- * looks at the end. */
+/* A call that meets an input too small for its layer, or no memory, makes a note and goes on, so that
+ * models need no checks; try_build() looks at the end.  `spare_layer` and `spare_param` take what
+ * memory is lacking for. */
 struct sluice_net_builder {
     struct sluice_net *net;
-    struct sluice_shape shapes[SLUICE_NET_MAX_LAYERS + 1];
-    bool is_too_small;
-    /* Counts of the model, also beyond the limits; `spare` takes entries that do not fit. */
-    unsigned num_layers, num_params;
-    struct sluice_layer spare;
+    size_t max_layers, max_params;
+    bool is_too_small, lacks_memory;
+    struct sluice_layer spare_layer;
+    struct sluice_param spare_param;
 };
+
+unsigned sluice_net_last(const struct sluice_net_builder *b)
+{
+    return b->net->num_layers;
+}
+
+struct sluice_shape sluice_net_shape(const struct sluice_net_builder *b, unsigned tensor)
+{
+    return tensor ? b->net->layers[tensor - 1].out
+                  : (struct sluice_shape){3, b->net->height, b->net->width};
+}
 
 static int add_param(struct sluice_net_builder *b, const char *prefix, const char *suffix,
                      enum sluice_init init, uint32_t fan, bool is_trained, unsigned num_dims,
                      const uint32_t *dims)
 {
-    if (b->num_params++ >= SLUICE_NET_MAX_PARAMS)
-        return -1;
-    const int index = (int)b->net->num_params++;
-    struct sluice_param *param = &b->net->params[index];
+    struct sluice_net *net = b->net;
+    int index = -1;
+    struct sluice_param *param = &b->spare_param;
+    if (sluice_array_reserve(&net->params, &b->max_params, (size_t)net->num_params + 1,
+                             sizeof(*net->params))) {
+        index = (int)net->num_params++;
+        param = &net->params[index];
+    } else {
+        b->lacks_memory = true;
+    }
+    *param = (struct sluice_param){
+        .num_dims = num_dims, .count = 1, .init = init, .fan = fan, .is_trained = is_trained};
     const int len = snprintf(param->name, sizeof(param->name), "%s.%s", prefix, suffix);
     assert(len > 0 && (size_t)len < sizeof(param->name));
     (void)len;
-    param->num_dims = num_dims;
-    param->count = 1;
     for (unsigned i = 0; i < num_dims; i++) {
         param->dims[i] = dims[i];
         param->count *= dims[i];
     }
-    param->init = init;
-    param->fan = fan;
-    param->is_trained = is_trained;
     return index;
 }
 
 static struct sluice_layer *add_layer(struct sluice_net_builder *b, enum sluice_layer_kind kind,
                                       unsigned input, struct sluice_shape out)
 {
-    struct sluice_layer *layer =
-        b->num_layers++ < SLUICE_NET_MAX_LAYERS ? &b->net->layers[b->net->num_layers++] : &b->spare;
-    layer->kind = kind;
-    layer->input = input;
-    layer->in = b->shapes[input];
-    layer->out = out;
-    layer->weight = layer->bias = layer->running_mean = layer->running_var = -1;
-    b->shapes[b->net->num_layers] = out;
+    struct sluice_net *net = b->net;
+    const struct sluice_shape in = sluice_net_shape(b, input);
+    struct sluice_layer *layer = &b->spare_layer;
+    if (sluice_array_reserve(&net->layers, &b->max_layers, (size_t)net->num_layers + 1,
+                             sizeof(*net->layers)))
+        layer = &net->layers[net->num_layers++];
+    else
+        b->lacks_memory = true;
+    *layer = (struct sluice_layer){.kind = kind,
+                                   .input = input,
+                                   .in = in,
+                                   .out = out,
+                                   .weight = -1,
+                                   .bias = -1,
+                                   .running_mean = -1,
+                                   .running_var = -1};
     return layer;
-}
-
-/* The tensor that was written last. */
-static unsigned last(const struct sluice_net_builder *b)
-{
-    return b->net->num_layers;
 }
 
 /* One side of a convolution's or a pooling's output, rounded down as torch does. */
@@ -77,11 +94,17 @@ static uint32_t window_out(struct sluice_net_builder *b, uint32_t in, uint32_t k
     return (in + 2 * pad - kernel) / stride + 1;
 }
 
-static void conv(struct sluice_net_builder *b, unsigned input, const char *name, uint32_t out_c,
-                 uint32_t kernel, uint32_t stride, uint32_t pad, enum sluice_init init,
-                 bool has_bias)
+/* Where torchvision draws the weights itself, it sets the biases to 0; elsewhere both are torch's. */
+static enum sluice_init bias_init(enum sluice_init weight)
 {
-    const struct sluice_shape in = b->shapes[input];
+    return weight == SLUICE_INIT_KAIMING_UNIFORM ? weight : SLUICE_INIT_ZERO;
+}
+
+void sluice_net_conv(struct sluice_net_builder *b, unsigned input, const char *name, uint32_t out_c,
+                     uint32_t kernel, uint32_t stride, uint32_t pad, enum sluice_init init,
+                     bool has_bias)
+{
+    const struct sluice_shape in = sluice_net_shape(b, input);
     const struct sluice_shape out = {out_c, window_out(b, in.h, kernel, stride, pad),
                                      window_out(b, in.w, kernel, stride, pad)};
     struct sluice_layer *layer = add_layer(b, SLUICE_LAYER_CONV, input, out);
@@ -94,172 +117,101 @@ static void conv(struct sluice_net_builder *b, unsigned input, const char *name,
                               init == SLUICE_INIT_KAIMING_NORMAL_FAN_OUT ? fan_out : fan_in, true,
                               4, (const uint32_t[]){out_c, in.c, kernel, kernel});
     if (has_bias)
-        layer->bias =
-            add_param(b, name, "bias", SLUICE_INIT_KAIMING_UNIFORM, fan_in, true, 1, &out_c);
+        layer->bias = add_param(b, name, "bias", bias_init(init), fan_in, true, 1, &out_c);
 }
 
-static void batchnorm(struct sluice_net_builder *b, const char *name)
+void sluice_net_batchnorm(struct sluice_net_builder *b, const char *name)
 {
-    const unsigned input = last(b);
-    const uint32_t c = b->shapes[input].c;
-    struct sluice_layer *layer = add_layer(b, SLUICE_LAYER_BATCHNORM, input, b->shapes[input]);
-    layer->weight = add_param(b, name, "weight", SLUICE_INIT_ONE, 0, true, 1, &c);
-    layer->bias = add_param(b, name, "bias", SLUICE_INIT_ZERO, 0, true, 1, &c);
-    layer->running_mean = add_param(b, name, "running_mean", SLUICE_INIT_ZERO, 0, false, 1, &c);
-    layer->running_var = add_param(b, name, "running_var", SLUICE_INIT_ONE, 0, false, 1, &c);
+    const unsigned input = sluice_net_last(b);
+    const struct sluice_shape shape = sluice_net_shape(b, input);
+    struct sluice_layer *layer = add_layer(b, SLUICE_LAYER_BATCHNORM, input, shape);
+    layer->weight = add_param(b, name, "weight", SLUICE_INIT_ONE, 0, true, 1, &shape.c);
+    layer->bias = add_param(b, name, "bias", SLUICE_INIT_ZERO, 0, true, 1, &shape.c);
+    layer->running_mean =
+        add_param(b, name, "running_mean", SLUICE_INIT_ZERO, 0, false, 1, &shape.c);
+    layer->running_var = add_param(b, name, "running_var", SLUICE_INIT_ONE, 0, false, 1, &shape.c);
 }
 
 void sluice_net_relu(struct sluice_net_builder *b)
 {
-    add_layer(b, SLUICE_LAYER_RELU, last(b), b->shapes[last(b)]);
+    const unsigned input = sluice_net_last(b);
+    add_layer(b, SLUICE_LAYER_RELU, input, sluice_net_shape(b, input));
 }
 
-static void maxpool(struct sluice_net_builder *b, uint32_t kernel, uint32_t stride, uint32_t pad)
+void sluice_net_maxpool(struct sluice_net_builder *b, uint32_t kernel, uint32_t stride,
+                        uint32_t pad)
 {
-    const struct sluice_shape in = b->shapes[last(b)];
+    const unsigned input = sluice_net_last(b);
+    const struct sluice_shape in = sluice_net_shape(b, input);
     const struct sluice_shape out = {in.c, window_out(b, in.h, kernel, stride, pad),
                                      window_out(b, in.w, kernel, stride, pad)};
-    struct sluice_layer *layer = add_layer(b, SLUICE_LAYER_MAXPOOL, last(b), out);
+    struct sluice_layer *layer = add_layer(b, SLUICE_LAYER_MAXPOOL, input, out);
     layer->kernel = kernel;
     layer->stride = stride;
     layer->pad = pad;
 }
 
-static void avgpool(struct sluice_net_builder *b, uint32_t out_h, uint32_t out_w)
+void sluice_net_avgpool(struct sluice_net_builder *b, uint32_t out_h, uint32_t out_w)
 {
-    const struct sluice_shape out = {b->shapes[last(b)].c, out_h, out_w};
-    add_layer(b, SLUICE_LAYER_AVGPOOL, last(b), out);
+    const unsigned input = sluice_net_last(b);
+    const struct sluice_shape out = {sluice_net_shape(b, input).c, out_h, out_w};
+    add_layer(b, SLUICE_LAYER_AVGPOOL, input, out);
 }
 
-static void dropout(struct sluice_net_builder *b, double p)
+void sluice_net_dropout(struct sluice_net_builder *b, double p)
 {
-    add_layer(b, SLUICE_LAYER_DROPOUT, last(b), b->shapes[last(b)])->p = p;
+    const unsigned input = sluice_net_last(b);
+    add_layer(b, SLUICE_LAYER_DROPOUT, input, sluice_net_shape(b, input))->p = p;
 }
 
-void sluice_net_linear(struct sluice_net_builder *b, const char *name, uint32_t out_c)
+void sluice_net_linear(struct sluice_net_builder *b, const char *name, uint32_t out_c,
+                       enum sluice_init init)
 {
-    const struct sluice_shape in = b->shapes[last(b)];
+    const unsigned input = sluice_net_last(b);
+    const uint32_t fan_in = (uint32_t)sluice_shape_elements(sluice_net_shape(b, input));
     struct sluice_layer *layer =
-        add_layer(b, SLUICE_LAYER_LINEAR, last(b), (struct sluice_shape){out_c, 1, 1});
-    const uint32_t fan_in = in.c * in.h * in.w;
-    layer->weight = add_param(b, name, "weight", SLUICE_INIT_KAIMING_UNIFORM, fan_in, true, 2,
-                              (const uint32_t[]){out_c, fan_in});
-    layer->bias = add_param(b, name, "bias", SLUICE_INIT_KAIMING_UNIFORM, fan_in, true, 1, &out_c);
+        add_layer(b, SLUICE_LAYER_LINEAR, input, (struct sluice_shape){out_c, 1, 1});
+    layer->weight =
+        add_param(b, name, "weight", init, fan_in, true, 2, (const uint32_t[]){out_c, fan_in});
+    layer->bias = add_param(b, name, "bias", bias_init(init), fan_in, true, 1, &out_c);
 }
 
-/* torchvision.models.alexnet */
-static void build_alexnet(struct sluice_net_builder *b, double p)
+void sluice_net_add(struct sluice_net_builder *b, unsigned input, unsigned input2)
 {
-    const enum sluice_init init = SLUICE_INIT_KAIMING_UNIFORM;
-    conv(b, last(b), "features.0", 64, 11, 4, 2, init, true);
-    sluice_net_relu(b);
-    maxpool(b, 3, 2, 0);
-    conv(b, last(b), "features.3", 192, 5, 1, 2, init, true);
-    sluice_net_relu(b);
-    maxpool(b, 3, 2, 0);
-    conv(b, last(b), "features.6", 384, 3, 1, 1, init, true);
-    sluice_net_relu(b);
-    conv(b, last(b), "features.8", 256, 3, 1, 1, init, true);
-    sluice_net_relu(b);
-    conv(b, last(b), "features.10", 256, 3, 1, 1, init, true);
-    sluice_net_relu(b);
-    maxpool(b, 3, 2, 0);
-    avgpool(b, 6, 6);
-    dropout(b, p);
-    sluice_net_linear(b, "classifier.1", 4096);
-    sluice_net_relu(b);
-    dropout(b, p);
-    sluice_net_linear(b, "classifier.4", 4096);
-    sluice_net_relu(b);
-    sluice_net_linear(b, "classifier.6", b->net->num_classes);
+    add_layer(b, SLUICE_LAYER_ADD, input, sluice_net_shape(b, input))->input2 = input2;
 }
 
-/*     x --- conv1 bn1 relu conv2 bn2 --- + --- relu
- *      \--- (1x1 conv, bn) --------------/              torchvision's BasicBlock */
-static void basic_block(struct sluice_net_builder *b, const char *prefix, uint32_t channels,
-                        uint32_t stride)
+void sluice_net_clear(struct sluice_net *net)
 {
-    const enum sluice_init init = SLUICE_INIT_KAIMING_NORMAL_FAN_OUT;
-    const unsigned input = last(b);
-    const bool is_same_shape = stride == 1 && b->shapes[input].c == channels;
-    char name[48];
-    snprintf(name, sizeof(name), "%s.conv1", prefix);
-    conv(b, input, name, channels, 3, stride, 1, init, false);
-    snprintf(name, sizeof(name), "%s.bn1", prefix);
-    batchnorm(b, name);
-    sluice_net_relu(b);
-    snprintf(name, sizeof(name), "%s.conv2", prefix);
-    conv(b, last(b), name, channels, 3, 1, 1, init, false);
-    snprintf(name, sizeof(name), "%s.bn2", prefix);
-    batchnorm(b, name);
-    const unsigned main_branch = last(b);
-    unsigned shortcut = input;
-    if (!is_same_shape) {
-        snprintf(name, sizeof(name), "%s.downsample.0", prefix);
-        conv(b, input, name, channels, 1, stride, 0, init, false);
-        snprintf(name, sizeof(name), "%s.downsample.1", prefix);
-        batchnorm(b, name);
-        shortcut = last(b);
-    }
-    add_layer(b, SLUICE_LAYER_ADD, main_branch, b->shapes[main_branch])->input2 = shortcut;
-    sluice_net_relu(b);
-}
-
-/* torchvision.models.resnet18 */
-static void build_resnet18(struct sluice_net_builder *b, double p)
-{
-    (void)p; /* it has no dropout */
-    conv(b, last(b), "conv1", 64, 7, 2, 3, SLUICE_INIT_KAIMING_NORMAL_FAN_OUT, false);
-    batchnorm(b, "bn1");
-    sluice_net_relu(b);
-    maxpool(b, 3, 2, 1);
-    for (unsigned stage = 0; stage < 4; stage++) {
-        for (unsigned block = 0; block < 2; block++) {
-            char prefix[32];
-            snprintf(prefix, sizeof(prefix), "layer%u.%u", stage + 1, block);
-            basic_block(b, prefix, 64u << stage, stage > 0 && block == 0 ? 2 : 1);
-        }
-    }
-    avgpool(b, 1, 1);
-    sluice_net_linear(b, "fc", b->net->num_classes);
-}
-
-/* Ours, for demonstrations and tests: 0.39 million parameters in its convolutions;
- * dropout, before the classifier, only if asked for. */
-static void build_small_cnn(struct sluice_net_builder *b, double p)
-{
-    for (unsigned stage = 0; stage < 4; stage++) {
-        char name[32];
-        snprintf(name, sizeof(name), "features.%u", 3 * stage);
-        conv(b, last(b), name, 32u << stage, 3, 2, 1, SLUICE_INIT_KAIMING_NORMAL_FAN_OUT, false);
-        snprintf(name, sizeof(name), "features.%u", 3 * stage + 1);
-        batchnorm(b, name);
-        sluice_net_relu(b);
-    }
-    avgpool(b, 1, 1);
-    dropout(b, p);
-    sluice_net_linear(b, "classifier", b->net->num_classes);
-}
-
-static const struct sluice_net_model models[] = {
-    {"alexnet", build_alexnet, 0.5},
-    {"resnet18", build_resnet18, 0},
-    {"small_cnn", build_small_cnn, 0},
-};
-
-static struct sluice_net_builder try_build(const struct sluice_net_model *model, uint32_t height,
-                                           uint32_t width, uint32_t num_classes, double dropout_p,
-                                           struct sluice_net *net)
-{
+    free(net->layers);
+    free(net->params);
     memset(net, 0, sizeof(*net));
-    net->model = model->name;
-    net->height = height;
-    net->width = width;
-    net->num_classes = num_classes;
+}
+
+enum outcome { BUILT, TOO_SMALL, LACKS_MEMORY };
+
+/* The net is a new one also where it is of no use. */
+static enum outcome try_build(const struct sluice_net_model *model, uint32_t height, uint32_t width,
+                              uint32_t num_classes, double p, struct sluice_net *net)
+{
+    *net = (struct sluice_net){
+        .model = model->name, .height = height, .width = width, .num_classes = num_classes};
     struct sluice_net_builder b = {.net = net};
-    b.shapes[0] = (struct sluice_shape){3, height, width};
-    model->build(&b, dropout_p);
-    return b;
+    model->build(&b, num_classes, p);
+    return b.lacks_memory ? LACKS_MEMORY : b.is_too_small ? TOO_SMALL : BUILT;
+}
+
+/* The smallest side of a square image that the model takes; its layers treat both sides alike. */
+static enum outcome find_smallest(const struct sluice_net_model *model, uint32_t *side)
+{
+    enum outcome outcome = TOO_SMALL;
+    for (*side = 0; outcome == TOO_SMALL;) {
+        struct sluice_net net;
+        ++*side;
+        outcome = try_build(model, *side, *side, 1, 0, &net);
+        sluice_net_clear(&net);
+    }
+    return outcome;
 }
 
 sluice_status sluice_net_build_model(const struct sluice_net_model *model, uint32_t height,
@@ -277,37 +229,21 @@ sluice_status sluice_net_build_model(const struct sluice_net_model *model, uint3
         return sluice_fail(err, SLUICE_E_INVALID, "dropout: below 1, not %g", dropout_p);
 
     struct sluice_net built;
-    const double p = dropout_p < 0 ? model->dropout : dropout_p;
-    const struct sluice_net_builder b =
-        try_build(model, height > 0 ? height : 1, width > 0 ? width : 1, num_classes, p, &built);
-    if (b.num_layers > SLUICE_NET_MAX_LAYERS || b.num_params > SLUICE_NET_MAX_PARAMS)
-        return sluice_fail(err, SLUICE_E_INVALID,
-                           "model: %s has %u layers and %u parameters; at most %d and %d fit",
-                           model->name, b.num_layers, b.num_params, SLUICE_NET_MAX_LAYERS,
-                           SLUICE_NET_MAX_PARAMS);
-    if (height < 1 || width < 1 || b.is_too_small) {
-        uint32_t smallest = 1; /* the layers treat both sides alike */
-        while (try_build(model, smallest, smallest, num_classes, p, &built).is_too_small)
-            smallest++;
-        return sluice_fail(err, SLUICE_E_INVALID,
-                           "images of %u x %u (height x width): %s needs sides of at least %u",
-                           height, width, model->name, smallest);
+    enum outcome outcome = try_build(model, height, width, num_classes,
+                                     dropout_p < 0 ? model->dropout : dropout_p, &built);
+    if (outcome == BUILT && height > 0 && width > 0) {
+        *net = built;
+        return SLUICE_OK;
     }
-    *net = built;
-    return SLUICE_OK;
-}
-
-sluice_status sluice_net_build(const char *model, uint32_t height, uint32_t width,
-                               uint32_t num_classes, double dropout_p, struct sluice_net *net,
-                               struct sluice_err *err)
-{
-    for (size_t i = 0; i < SLUICE_ARRAY_LEN(models); i++) {
-        if (model && strcmp(model, models[i].name) == 0)
-            return sluice_net_build_model(&models[i], height, width, num_classes, dropout_p, net,
-                                          err);
-    }
-    return sluice_fail(err, SLUICE_E_INVALID, "model: alexnet, resnet18 or small_cnn, not \"%s\"",
-                       model ? model : "");
+    sluice_net_clear(&built);
+    uint32_t smallest = 1;
+    if (outcome != LACKS_MEMORY)
+        outcome = find_smallest(model, &smallest);
+    if (outcome == LACKS_MEMORY)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the model's layers");
+    return sluice_fail(err, SLUICE_E_INVALID,
+                       "images of %u x %u (height x width): %s needs sides of at least %u", height,
+                       width, model->name, smallest);
 }
 
 /* Last counter words of the two uses of Philox.  The loader's draws (base/rng.h) have a small op
@@ -343,7 +279,8 @@ void sluice_net_init_param(const struct sluice_net *net, unsigned param, uint64_
     }
 
     const double bound = 1.0 / sqrt((double)info->fan);
-    const double deviation = sqrt(2.0 / (double)info->fan);
+    const double deviation =
+        info->init == SLUICE_INIT_NORMAL_0_01 ? 0.01 : sqrt(2.0 / (double)info->fan);
     for (size_t i = 0; i < info->count; i += 4) {
         uint32_t words[4];
         float values[4];

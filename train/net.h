@@ -26,9 +26,6 @@ enum sluice_layer_kind {
     SLUICE_LAYER_ADD,     /* input + input2 */
 };
 
-#define SLUICE_NET_MAX_LAYERS 128
-#define SLUICE_NET_MAX_PARAMS 128
-
 struct sluice_shape {
     uint32_t c, h, w;
 };
@@ -57,8 +54,10 @@ enum sluice_init {
     SLUICE_INIT_ONE,
     /* torch's default for conv and linear: U(-b, b), b = 1/sqrt(fan_in). */
     SLUICE_INIT_KAIMING_UNIFORM,
-    /* The initial weights of resnet's convolutions: N(0, 2 / fan_out). */
+    /* The initial weights of resnet's and vgg's convolutions: N(0, 2 / fan_out). */
     SLUICE_INIT_KAIMING_NORMAL_FAN_OUT,
+    /* The initial weights of vgg's linear layers: N(0, 0.01^2). */
+    SLUICE_INIT_NORMAL_0_01,
 };
 
 struct sluice_param {
@@ -68,28 +67,30 @@ struct sluice_param {
     unsigned num_dims;
     size_t count;
     enum sluice_init init;
-    /* fan_in or fan_out, as init needs it. */
+    /* fan_in, or fan_out for KAIMING_NORMAL_FAN_OUT. */
     uint32_t fan;
     /* False: running statistics. */
     bool is_trained;
 };
 
 struct sluice_net {
-    const char *model;
+    const char *model;      /* a constant */
     uint32_t height, width; /* of the images */
     uint32_t num_classes;
-    struct sluice_layer layers[SLUICE_NET_MAX_LAYERS];
+    struct sluice_layer *layers; /* owned */
     unsigned num_layers;
-    struct sluice_param params[SLUICE_NET_MAX_PARAMS];
+    struct sluice_param *params; /* owned; in the order of torchvision's state_dict */
     unsigned num_params;
 };
 
-/* model: "alexnet", "resnet18" (torchvision's), "small_cnn" (four conv-batchnorm-relu stages,
- * global average pool, dropout of 0, linear).  dropout < 0: the model's own.  SLUICE_E_INVALID: no
- * such model, images too small for it (says the smallest side), or an option out of range. */
+/* model: one of model_names.h.  All are torchvision's, with its initial values, but for "small_cnn":
+ * four conv-batchnorm-relu stages, global average pool, dropout of 0, linear.  dropout < 0: the
+ * model's own.  The net is a new one, which sluice_net_clear() frees.  SLUICE_E_INVALID: no such
+ * model, images too small for it (says the smallest side), or an option out of range. */
 SLUICE_MUST_USE sluice_status sluice_net_build(const char *model, uint32_t height, uint32_t width,
                                                uint32_t num_classes, double dropout,
                                                struct sluice_net *net, struct sluice_err *err);
+void sluice_net_clear(struct sluice_net *net);
 
 /* Writes the parameter's initial values, the same on every machine (the normal ones as far as its
  * log, sin and cos agree to a float's precision).  Element i comes from word i % 4 of Philox with

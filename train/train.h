@@ -51,7 +51,7 @@ enum sluice_precision {
 struct sluice_train_options {
     /* "none", "cpu", "cuda". */
     const char *device;
-    /* "alexnet", "resnet18", "small_cnn". */
+    /* One of SLUICE_MODEL_NAMES (model_names.h). */
     const char *model;
     unsigned num_classes;
     unsigned height, width; /* of the input, in pixels */

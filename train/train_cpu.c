@@ -31,7 +31,25 @@
 struct plan { /* for batches of n */
     unsigned n;
     uint64_t last_use;
-    struct sluice_onednn_layer *layers[SLUICE_NET_MAX_LAYERS]; /* NULL where C does it */
+    unsigned num_layers;
+    struct sluice_onednn_layer *layers[]; /* NULL where C does it */
+};
+
+struct cpu_param {
+    float *value;
+    float *momentum, *grad; /* NULL where it is not trained */
+};
+
+/* For batch_size samples; tensors may share arrays. */
+struct cpu_tensor {
+    float *values;
+    float *diff; /* NULL: tensor 0 */
+    unsigned num_readers;
+};
+
+struct cpu_layer {
+    float *mask;            /* DROPOUT */
+    float *mean, *variance; /* BATCHNORM, of the batch */
 };
 
 struct cpu_trainer {
@@ -40,21 +58,12 @@ struct cpu_trainer {
     struct plan *plans[MAX_PLANS];
     uint64_t uses;
 
-    /* By parameter index; momenta and gradients are NULL where it is not trained. */
-    float *values[SLUICE_NET_MAX_PARAMS];
-    float *momenta[SLUICE_NET_MAX_PARAMS];
-    float *grads[SLUICE_NET_MAX_PARAMS];
-
-    /* By tensor index, for batch_size samples; several may be one array.  Tensor 0 has no gradient.
-     */
-    float *tensors[SLUICE_NET_MAX_LAYERS + 1];
-    float *diffs[SLUICE_NET_MAX_LAYERS + 1];
-    unsigned num_readers[SLUICE_NET_MAX_LAYERS + 1];
-    /* By layer index: DROPOUT. */
-    float *masks[SLUICE_NET_MAX_LAYERS];
-    /* By layer index: BATCHNORM, of the batch. */
-    float *means[SLUICE_NET_MAX_LAYERS];
-    float *variances[SLUICE_NET_MAX_LAYERS];
+    /* By the net's indices. */
+    struct cpu_param *params;
+    struct cpu_tensor *tensors;
+    struct cpu_layer *layers;
+    /* By tensor, during a backward pass: its gradient holds what a later reader of it gave. */
+    bool *has_diff;
     /* A gradient that is then added to the one its tensor has already. */
     float *branch;
 
@@ -86,14 +95,14 @@ static sluice_status make_params(struct cpu_trainer *cpu, struct sluice_err *err
 {
     const struct sluice_net *net = &cpu->base.net;
     for (unsigned i = 0; i < net->num_params; i++) {
-        sluice_status status = alloc_array(cpu, net->params[i].count, &cpu->values[i], err);
+        sluice_status status = alloc_array(cpu, net->params[i].count, &cpu->params[i].value, err);
         if (!status && net->params[i].is_trained)
-            status = alloc_array(cpu, net->params[i].count, &cpu->momenta[i], err);
+            status = alloc_array(cpu, net->params[i].count, &cpu->params[i].momentum, err);
         if (!status && net->params[i].is_trained)
-            status = alloc_array(cpu, net->params[i].count, &cpu->grads[i], err);
+            status = alloc_array(cpu, net->params[i].count, &cpu->params[i].grad, err);
         if (status)
             return status;
-        sluice_net_init_param(net, i, cpu->base.options.seed, cpu->values[i]);
+        sluice_net_init_param(net, i, cpu->base.options.seed, cpu->params[i].value);
     }
     return SLUICE_OK;
 }
@@ -115,28 +124,29 @@ static sluice_status make_tensors(struct cpu_trainer *cpu, struct sluice_err *er
     const struct sluice_net *net = &cpu->base.net;
     const size_t n = cpu->base.options.batch_size;
     for (unsigned i = 0; i < net->num_layers; i++) {
-        cpu->num_readers[net->layers[i].input]++;
+        cpu->tensors[net->layers[i].input].num_readers++;
         if (net->layers[i].kind == SLUICE_LAYER_ADD)
-            cpu->num_readers[net->layers[i].input2]++;
+            cpu->tensors[net->layers[i].input2].num_readers++;
     }
 
-    sluice_status status =
-        alloc_array(cpu, n * sluice_shape_elements(net->layers[0].in), &cpu->tensors[0], err);
+    sluice_status status = alloc_array(cpu, n * sluice_shape_elements(net->layers[0].in),
+                                       &cpu->tensors[0].values, err);
     for (unsigned i = 0; !status && i < net->num_layers; i++) {
         const struct sluice_layer *layer = &net->layers[i];
         if (is_in_place(layer->kind)) {
-            assert(cpu->num_readers[layer->input] == 1 && layer->input > 0);
-            cpu->tensors[i + 1] = cpu->tensors[layer->input];
+            assert(cpu->tensors[layer->input].num_readers == 1 && layer->input > 0);
+            cpu->tensors[i + 1].values = cpu->tensors[layer->input].values;
         } else {
-            status =
-                alloc_array(cpu, n * sluice_shape_elements(layer->out), &cpu->tensors[i + 1], err);
+            status = alloc_array(cpu, n * sluice_shape_elements(layer->out),
+                                 &cpu->tensors[i + 1].values, err);
         }
         if (!status && layer->kind == SLUICE_LAYER_DROPOUT)
-            status = alloc_array(cpu, n * sluice_shape_elements(layer->out), &cpu->masks[i], err);
+            status =
+                alloc_array(cpu, n * sluice_shape_elements(layer->out), &cpu->layers[i].mask, err);
         if (!status && layer->kind == SLUICE_LAYER_BATCHNORM)
-            status = alloc_array(cpu, layer->in.c, &cpu->means[i], err);
+            status = alloc_array(cpu, layer->in.c, &cpu->layers[i].mean, err);
         if (!status && layer->kind == SLUICE_LAYER_BATCHNORM)
-            status = alloc_array(cpu, layer->in.c, &cpu->variances[i], err);
+            status = alloc_array(cpu, layer->in.c, &cpu->layers[i].variance, err);
     }
 
     /* From the end, as a layer hands its gradient on to its input. */
@@ -144,13 +154,13 @@ static sluice_status make_tensors(struct cpu_trainer *cpu, struct sluice_err *er
     for (unsigned i = net->num_layers; !status && i > 0; i--) {
         const struct sluice_layer *layer = &net->layers[i - 1];
         const size_t count = n * sluice_shape_elements(layer->out);
-        if (!cpu->diffs[i])
-            status = alloc_array(cpu, count, &cpu->diffs[i], err);
+        if (!cpu->tensors[i].diff)
+            status = alloc_array(cpu, count, &cpu->tensors[i].diff, err);
         if (is_in_place_backward(layer->kind)) {
-            assert(cpu->num_readers[layer->input] == 1 && layer->input > 0);
-            cpu->diffs[layer->input] = cpu->diffs[i];
+            assert(cpu->tensors[layer->input].num_readers == 1 && layer->input > 0);
+            cpu->tensors[layer->input].diff = cpu->tensors[i].diff;
         }
-        if (cpu->num_readers[i] > 1 && count > largest_shared)
+        if (cpu->tensors[i].num_readers > 1 && count > largest_shared)
             largest_shared = count;
     }
     if (!status && largest_shared)
@@ -162,7 +172,7 @@ static void plan_destroy(struct plan *plan)
 {
     if (!plan)
         return;
-    for (size_t i = 0; i < SLUICE_NET_MAX_LAYERS; i++)
+    for (unsigned i = 0; i < plan->num_layers; i++)
         sluice_onednn_layer_destroy(plan->layers[i]);
     free(plan);
 }
@@ -176,6 +186,23 @@ static void cpu_clear(struct sluice_trainer *trainer)
     for (size_t i = 0; i < cpu->num_owned; i++)
         free(cpu->owned[i]);
     free(cpu->owned);
+    free(cpu->params);
+    free(cpu->tensors);
+    free(cpu->layers);
+    free(cpu->has_diff);
+}
+
+static sluice_status make_tables(struct cpu_trainer *cpu, struct sluice_err *err)
+{
+    const struct sluice_net *net = &cpu->base.net;
+    const size_t num_tensors = (size_t)net->num_layers + 1;
+    cpu->params = calloc(net->num_params, sizeof(*cpu->params));
+    cpu->tensors = calloc(num_tensors, sizeof(*cpu->tensors));
+    cpu->layers = calloc(net->num_layers, sizeof(*cpu->layers));
+    cpu->has_diff = calloc(num_tensors, sizeof(*cpu->has_diff));
+    if (!cpu->params || !cpu->tensors || !cpu->layers || !cpu->has_diff)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the trainer");
+    return SLUICE_OK;
 }
 
 static sluice_status cpu_init(struct sluice_trainer *trainer, struct sluice_err *err)
@@ -190,6 +217,8 @@ static sluice_status cpu_init(struct sluice_trainer *trainer, struct sluice_err 
     const unsigned num_threads =
         trainer->options.num_threads ? trainer->options.num_threads : sluice_cpu_count();
     sluice_status status = sluice_onednn_create(num_threads, &cpu->onednn, err);
+    if (!status)
+        status = make_tables(cpu, err);
     if (!status)
         status = make_params(cpu, err);
     if (!status)
@@ -257,12 +286,15 @@ static sluice_status get_plan(struct cpu_trainer *cpu, unsigned n, struct plan *
             slot = &cpu->plans[i];
     }
 
-    struct plan *plan = calloc(1, sizeof(*plan));
+    const unsigned num_layers = cpu->base.net.num_layers;
+    struct plan *plan =
+        calloc(1, sizeof(*plan) + num_layers * sizeof(struct sluice_onednn_layer *));
     if (!plan)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a batch of %u", n);
     plan->n = n;
     plan->last_use = ++cpu->uses;
-    for (unsigned i = 0; i < cpu->base.net.num_layers; i++) {
+    plan->num_layers = num_layers;
+    for (unsigned i = 0; i < num_layers; i++) {
         const sluice_status status = plan_layer(cpu, plan, i, err);
         if (status) {
             plan_destroy(plan);
@@ -279,16 +311,16 @@ static struct sluice_onednn_arrays arrays_of(struct cpu_trainer *cpu, unsigned i
 {
     const struct sluice_layer *layer = &cpu->base.net.layers[i];
     return (struct sluice_onednn_arrays){
-        .src = cpu->tensors[layer->input],
-        .dst = cpu->tensors[i + 1],
-        .weight = layer->weight >= 0 ? cpu->values[layer->weight] : NULL,
-        .bias = layer->bias >= 0 ? cpu->values[layer->bias] : NULL,
-        .mean = cpu->means[i],
-        .variance = cpu->variances[i],
-        .diff_src = cpu->diffs[layer->input],
-        .diff_dst = cpu->diffs[i + 1],
-        .diff_weight = layer->weight >= 0 ? cpu->grads[layer->weight] : NULL,
-        .diff_bias = layer->bias >= 0 ? cpu->grads[layer->bias] : NULL,
+        .src = cpu->tensors[layer->input].values,
+        .dst = cpu->tensors[i + 1].values,
+        .weight = layer->weight >= 0 ? cpu->params[layer->weight].value : NULL,
+        .bias = layer->bias >= 0 ? cpu->params[layer->bias].value : NULL,
+        .mean = cpu->layers[i].mean,
+        .variance = cpu->layers[i].variance,
+        .diff_src = cpu->tensors[layer->input].diff,
+        .diff_dst = cpu->tensors[i + 1].diff,
+        .diff_weight = layer->weight >= 0 ? cpu->params[layer->weight].grad : NULL,
+        .diff_bias = layer->bias >= 0 ? cpu->params[layer->bias].grad : NULL,
     };
 }
 
@@ -296,13 +328,13 @@ static struct sluice_onednn_arrays arrays_of(struct cpu_trainer *cpu, unsigned i
 static void evaluate_batchnorm(struct cpu_trainer *cpu, unsigned i, size_t num_pixels)
 {
     const struct sluice_layer *layer = &cpu->base.net.layers[i];
-    float *const *values = cpu->values;
-    float *scale = cpu->variances[i], *shift = cpu->means[i];
-    sluice_plain_fold_batchnorm(values[layer->weight], values[layer->bias],
-                                values[layer->running_mean], values[layer->running_var],
+    float *scale = cpu->layers[i].variance, *shift = cpu->layers[i].mean;
+    const struct cpu_param *params = cpu->params;
+    sluice_plain_fold_batchnorm(params[layer->weight].value, params[layer->bias].value,
+                                params[layer->running_mean].value, params[layer->running_var].value,
                                 layer->in.c, scale, shift);
-    sluice_plain_affine(cpu->tensors[layer->input], scale, shift, num_pixels, layer->in.c,
-                        cpu->tensors[i + 1]);
+    sluice_plain_affine(cpu->tensors[layer->input].values, scale, shift, num_pixels, layer->in.c,
+                        cpu->tensors[i + 1].values);
 }
 
 static sluice_status forward_layer(struct cpu_trainer *cpu, struct plan *plan, unsigned i,
@@ -312,7 +344,7 @@ static sluice_status forward_layer(struct cpu_trainer *cpu, struct plan *plan, u
     const size_t in_count = sluice_shape_elements(layer->in),
                  out_count = sluice_shape_elements(layer->out);
     const size_t num_pixels = (size_t)plan->n * layer->in.h * layer->in.w;
-    float *out = cpu->tensors[i + 1];
+    float *out = cpu->tensors[i + 1].values;
     switch (layer->kind) {
     case SLUICE_LAYER_BATCHNORM:
         if (!is_training) {
@@ -322,19 +354,19 @@ static sluice_status forward_layer(struct cpu_trainer *cpu, struct plan *plan, u
         break;
     case SLUICE_LAYER_AVGPOOL:
         for (unsigned s = 0; s < plan->n; s++)
-            sluice_plain_avgpool(layer, cpu->tensors[layer->input] + s * in_count,
+            sluice_plain_avgpool(layer, cpu->tensors[layer->input].values + s * in_count,
                                  out + s * out_count);
         return SLUICE_OK;
     case SLUICE_LAYER_DROPOUT:
         if (is_training && layer->p > 0) {
             sluice_net_dropout_mask(cpu->base.options.seed, cpu->base.steps, i, layer->p,
-                                    cpu->masks[i], plan->n * out_count);
-            sluice_plain_multiply(out, cpu->masks[i], plan->n * out_count);
+                                    cpu->layers[i].mask, plan->n * out_count);
+            sluice_plain_multiply(out, cpu->layers[i].mask, plan->n * out_count);
         }
         return SLUICE_OK;
     case SLUICE_LAYER_ADD:
-        memcpy(out, cpu->tensors[layer->input], plan->n * out_count * sizeof(float));
-        sluice_plain_add(out, cpu->tensors[layer->input2], plan->n * out_count);
+        memcpy(out, cpu->tensors[layer->input].values, plan->n * out_count * sizeof(float));
+        sluice_plain_add(out, cpu->tensors[layer->input2].values, plan->n * out_count);
         return SLUICE_OK;
     case SLUICE_LAYER_CONV:
     case SLUICE_LAYER_RELU:
@@ -345,16 +377,16 @@ static sluice_status forward_layer(struct cpu_trainer *cpu, struct plan *plan, u
     const struct sluice_onednn_arrays arrays = arrays_of(cpu, i);
     const sluice_status status = sluice_onednn_forward(plan->layers[i], &arrays, err);
     if (!status && layer->kind == SLUICE_LAYER_BATCHNORM)
-        sluice_plain_update_running(cpu->means[i], cpu->variances[i], num_pixels, layer->in.c,
-                                    cpu->values[layer->running_mean],
-                                    cpu->values[layer->running_var]);
+        sluice_plain_update_running(cpu->layers[i].mean, cpu->layers[i].variance, num_pixels,
+                                    layer->in.c, cpu->params[layer->running_mean].value,
+                                    cpu->params[layer->running_var].value);
     return status;
 }
 
-/* has_diff[t]: tensor t's gradient holds what a later reader of t gave; others add to it. */
 static sluice_status backward_layer(struct cpu_trainer *cpu, struct plan *plan, unsigned i,
-                                    bool *has_diff, struct sluice_err *err)
+                                    struct sluice_err *err)
 {
+    bool *has_diff = cpu->has_diff;
     const struct sluice_layer *layer = &cpu->base.net.layers[i];
     const size_t in_count = sluice_shape_elements(layer->in),
                  out_count = sluice_shape_elements(layer->out);
@@ -372,13 +404,15 @@ static sluice_status backward_layer(struct cpu_trainer *cpu, struct plan *plan, 
         break;
     case SLUICE_LAYER_DROPOUT:
         if (layer->p > 0)
-            sluice_plain_multiply(arrays.diff_dst, cpu->masks[i], plan->n * out_count);
+            sluice_plain_multiply(arrays.diff_dst, cpu->layers[i].mask, plan->n * out_count);
         break;
     case SLUICE_LAYER_ADD: /* the first branch's gradient is this array already */
         if (has_diff[layer->input2])
-            sluice_plain_add(cpu->diffs[layer->input2], arrays.diff_dst, plan->n * out_count);
+            sluice_plain_add(cpu->tensors[layer->input2].diff, arrays.diff_dst,
+                             plan->n * out_count);
         else
-            memcpy(cpu->diffs[layer->input2], arrays.diff_dst, plan->n * out_count * sizeof(float));
+            memcpy(cpu->tensors[layer->input2].diff, arrays.diff_dst,
+                   plan->n * out_count * sizeof(float));
         has_diff[layer->input2] = true;
         break;
     case SLUICE_LAYER_CONV:
@@ -390,7 +424,7 @@ static sluice_status backward_layer(struct cpu_trainer *cpu, struct plan *plan, 
         break;
     }
     if (!status && adds)
-        sluice_plain_add(cpu->diffs[layer->input], cpu->branch, plan->n * in_count);
+        sluice_plain_add(cpu->tensors[layer->input].diff, cpu->branch, plan->n * in_count);
     has_diff[layer->input] = true;
     return status;
 }
@@ -401,7 +435,7 @@ static void descend(struct cpu_trainer *cpu)
     const struct sluice_train_options *options = &cpu->base.options;
     for (unsigned p = 0; p < net->num_params; p++) {
         if (net->params[p].is_trained)
-            sluice_plain_descend(cpu->values[p], cpu->momenta[p], cpu->grads[p],
+            sluice_plain_descend(cpu->params[p].value, cpu->params[p].momentum, cpu->params[p].grad,
                                  net->params[p].count, (float)cpu->base.lr,
                                  (float)options->momentum, (float)options->weight_decay);
     }
@@ -418,17 +452,18 @@ static sluice_status run(struct cpu_trainer *cpu, const struct sluice_train_batc
     const struct sluice_trainer *base = &cpu->base;
     if (batch->key)
         sluice_mix_input(&base->mix.batch, base->mix.rows, batch->pixels, base->options.table,
-                         base->mix.quantiles, cpu->tensors[0]);
+                         base->mix.quantiles, cpu->tensors[0].values);
     else
         sluice_plain_input(base->options.table, batch->pixels,
-                           batch->n * sluice_shape_elements(net->layers[0].in), cpu->tensors[0]);
+                           batch->n * sluice_shape_elements(net->layers[0].in),
+                           cpu->tensors[0].values);
     for (unsigned i = 0; !status && i < net->num_layers; i++)
         status = forward_layer(cpu, *plan, i, is_training, err);
     if (status)
         return status;
 
-    const float *logits = cpu->tensors[net->num_layers];
-    float *diff = is_training ? cpu->diffs[net->num_layers] : NULL;
+    const float *logits = cpu->tensors[net->num_layers].values;
+    float *diff = is_training ? cpu->tensors[net->num_layers].diff : NULL;
     for (unsigned s = 0; s < batch->n; s++) {
         const size_t at = (size_t)s * net->num_classes;
         if (batch->key)
@@ -447,9 +482,9 @@ static sluice_status cpu_step(struct sluice_trainer *trainer,
     struct cpu_trainer *cpu = (struct cpu_trainer *)trainer;
     struct plan *plan;
     sluice_status status = run(cpu, batch, true, &plan, err);
-    bool has_diff[SLUICE_NET_MAX_LAYERS + 1] = {false};
+    memset(cpu->has_diff, 0, (trainer->net.num_layers + 1) * sizeof(*cpu->has_diff));
     for (unsigned i = trainer->net.num_layers; !status && i > 0; i--)
-        status = backward_layer(cpu, plan, i - 1, has_diff, err);
+        status = backward_layer(cpu, plan, i - 1, err);
     if (!status)
         descend(cpu);
     return status;
@@ -485,11 +520,11 @@ static float *array_of(const struct cpu_trainer *cpu, enum sluice_array array, u
 {
     switch (array) {
     case SLUICE_ARRAY_VALUE:
-        return cpu->values[param];
+        return cpu->params[param].value;
     case SLUICE_ARRAY_MOMENTUM:
-        return cpu->momenta[param];
+        return cpu->params[param].momentum;
     case SLUICE_ARRAY_GRAD:
-        return cpu->grads[param];
+        return cpu->params[param].grad;
     }
     return NULL;
 }

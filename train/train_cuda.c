@@ -106,9 +106,9 @@ static sluice_status run(struct cuda_trainer *cuda, const struct sluice_train_ba
     if (!status)
         status = forward(cuda, plan, batch->is_on_device ? batch->pixels : slot->pixels, slot,
                          is_training, batch->key != NULL, err);
-    bool has_diff[SLUICE_NET_MAX_LAYERS + 1] = {false};
+    memset(cuda->has_diff, 0, (cuda->base.net.num_layers + 1) * sizeof(*cuda->has_diff));
     for (unsigned i = cuda->base.net.num_layers; !status && is_training && i > 0; i--)
-        status = cuda_backward_layer(cuda, plan, i - 1, has_diff, err);
+        status = cuda_backward_layer(cuda, plan, i - 1, cuda->has_diff, err);
     if (!status && is_training)
         status = descend(cuda, err);
     if (!status)
@@ -249,6 +249,7 @@ static void cuda_clear(struct sluice_trainer *trainer)
         cudnnDestroy(cuda->cudnn);
     for (size_t i = 0; i < cuda->num_owned; i++)
         cudaFree(cuda->owned[i]);
+    cuda_clear_tables(cuda);
     if (cuda->workspace)
         cudaFree(cuda->workspace);
     if (cuda->done)
@@ -265,6 +266,8 @@ static sluice_status cuda_init(struct sluice_trainer *trainer, struct sluice_err
     sluice_status status = open_device(cuda, err);
     trainer->rows_device = trainer->options.gpu;
     trainer->rows_stream = cuda->compute;
+    if (!status)
+        status = cuda_make_tables(cuda, err);
     if (!status)
         status = cuda_make_params(cuda, err);
     if (!status)

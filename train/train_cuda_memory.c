@@ -1,5 +1,6 @@
 #include "train/train_cuda_state.h"
 
+#include "base/array.h"
 #include "gpu/cuda_error.h"
 
 #include <assert.h>
@@ -46,10 +47,9 @@ sluice_status cuda_check_cublas(cublasStatus_t error, const char *what, struct s
 static sluice_status alloc_device(struct cuda_trainer *cuda, size_t bytes, void **block,
                                   struct sluice_err *err)
 {
-    if (cuda->num_owned == MAX_BLOCKS)
-        return sluice_fail(err, SLUICE_E_INVALID,
-                           "device cuda: the model needs more than %d blocks of memory",
-                           MAX_BLOCKS);
+    if (!sluice_array_reserve(&cuda->owned, &cuda->max_owned, cuda->num_owned + 1,
+                              sizeof(*cuda->owned)))
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a trainer");
     void *memory = NULL;
     const cudaError_t error = cudaMalloc(&memory, bytes);
     if (error == cudaErrorMemoryAllocation) {
@@ -81,6 +81,36 @@ sluice_status cuda_wait(struct cuda_trainer *cuda, struct sluice_err *err)
     if (!status)
         status = cuda_check(cudaEventSynchronize(cuda->done), "computing", err);
     return status;
+}
+
+sluice_status cuda_make_tables(struct cuda_trainer *cuda, struct sluice_err *err)
+{
+    const size_t num_layers = cuda->base.net.num_layers, num_params = cuda->base.net.num_params;
+    cuda->offsets = calloc(num_params, sizeof(*cuda->offsets));
+    cuda->tensors = calloc(num_layers + 1, sizeof(*cuda->tensors));
+    cuda->diffs = calloc(num_layers + 1, sizeof(*cuda->diffs));
+    cuda->num_readers = calloc(num_layers + 1, sizeof(*cuda->num_readers));
+    cuda->has_diff = calloc(num_layers + 1, sizeof(*cuda->has_diff));
+    cuda->which = calloc(num_layers, sizeof(*cuda->which));
+    cuda->means = calloc(num_layers, sizeof(*cuda->means));
+    cuda->inverse_deviations = calloc(num_layers, sizeof(*cuda->inverse_deviations));
+    if (!cuda->offsets || !cuda->tensors || !cuda->diffs || !cuda->num_readers || !cuda->has_diff ||
+        !cuda->which || !cuda->means || !cuda->inverse_deviations)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a trainer");
+    return SLUICE_OK;
+}
+
+void cuda_clear_tables(struct cuda_trainer *cuda)
+{
+    free(cuda->owned);
+    free(cuda->offsets);
+    free(cuda->tensors);
+    free(cuda->diffs);
+    free(cuda->num_readers);
+    free(cuda->has_diff);
+    free(cuda->which);
+    free(cuda->means);
+    free(cuda->inverse_deviations);
 }
 
 /* Parameters */

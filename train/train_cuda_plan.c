@@ -24,7 +24,7 @@ void cuda_plan_destroy(struct plan *plan)
 {
     if (!plan)
         return;
-    for (size_t i = 0; i < SLUICE_NET_MAX_LAYERS; i++)
+    for (unsigned i = 0; i < plan->num_layers; i++)
         conv_plan_clear(&plan->layers[i]);
     free(plan);
 }
@@ -210,12 +210,14 @@ sluice_status cuda_get_plan(struct cuda_trainer *cuda, unsigned n, struct plan *
             slot = &cuda->plans[i];
     }
 
-    struct plan *plan = calloc(1, sizeof(*plan));
+    const unsigned num_layers = cuda->base.net.num_layers;
+    struct plan *plan = calloc(1, sizeof(*plan) + num_layers * sizeof(plan->layers[0]));
     if (!plan)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a batch of %u", n);
     plan->n = n;
     plan->last_use = ++cuda->uses;
-    for (unsigned i = 0; i < cuda->base.net.num_layers; i++) {
+    plan->num_layers = num_layers;
+    for (unsigned i = 0; i < num_layers; i++) {
         const struct sluice_layer *layer = &cuda->base.net.layers[i];
         const sluice_status status = layer->kind == SLUICE_LAYER_CONV
                                          ? plan_conv(cuda, layer, n, &plan->layers[i], err)

@@ -26,9 +26,6 @@
 
 #define NUM_SNAPSHOTS 4
 
-/* Buffers of device memory: a few for each layer. */
-#define MAX_BLOCKS 1024
-
 enum pass { PASS_FORWARD, PASS_BACKWARD_DATA, PASS_BACKWARD_FILTER, NUM_PASSES };
 
 /* An algorithm for a pass; `algo` is of the pass's own enum. */
@@ -60,7 +57,8 @@ struct conv_plan {
 struct plan {
     unsigned n;
     uint64_t last_use;
-    struct conv_plan layers[SLUICE_NET_MAX_LAYERS];
+    unsigned num_layers;
+    struct conv_plan layers[];
 };
 
 /* Device memory of a batch.  Pixels are uploaded from the caller's memory, which is pinned, unless
@@ -97,7 +95,7 @@ struct cuda_trainer {
 
     /* Every parameter at its offset; the trained ones come first, in trained_count floats. */
     float *values, *momenta, *grads;
-    size_t offsets[SLUICE_NET_MAX_PARAMS];
+    size_t *offsets;
     size_t trained_count;
 
     float *table;
@@ -110,14 +108,15 @@ struct cuda_trainer {
 
     /* By tensor index, for batch_size samples; several may share one array.  Tensor 0 has no
      * gradient. */
-    float *tensors[SLUICE_NET_MAX_LAYERS + 1];
-    float *diffs[SLUICE_NET_MAX_LAYERS + 1];
-    unsigned num_readers[SLUICE_NET_MAX_LAYERS + 1];
+    float **tensors;
+    float **diffs;
+    unsigned *num_readers;
+    bool *has_diff; /* see cuda_backward_layer() */
     /* By layer index: MAXPOOL, where the maximum was. */
-    uint8_t *which[SLUICE_NET_MAX_LAYERS];
+    uint8_t **which;
     /* By layer index: BATCHNORM, of the batch. */
-    float *means[SLUICE_NET_MAX_LAYERS];
-    float *inverse_deviations[SLUICE_NET_MAX_LAYERS];
+    float **means;
+    float **inverse_deviations;
 
     /* On the device: by sample of the batch; of the open portion. */
     struct sluice_cuda_sums *sample_sums, *sums;
@@ -130,8 +129,8 @@ struct cuda_trainer {
     struct sluice_cuda_sums portion;
     uint64_t known_samples, known_steps;
 
-    void *owned[MAX_BLOCKS];
-    size_t num_owned;
+    void **owned;
+    size_t num_owned, max_owned;
 };
 
 /* Convert an error of CUDA or cuDNN to a status; `what` names the call or the operation. */
@@ -146,7 +145,10 @@ SLUICE_MUST_USE sluice_status cuda_check_cublas(cublasStatus_t error, const char
  * samples to prepare. */
 SLUICE_MUST_USE sluice_status cuda_wait(struct cuda_trainer *cuda, struct sluice_err *err);
 
-/* Once, in this order, on an open device.  What they allocate is freed with the trainer. */
+/* The arrays by parameter, tensor and layer, which cuda_clear_tables() frees. */
+SLUICE_MUST_USE sluice_status cuda_make_tables(struct cuda_trainer *cuda, struct sluice_err *err);
+void cuda_clear_tables(struct cuda_trainer *cuda);
+/* Once, in this order, on an open device, with tables.  What they allocate is freed with the trainer. */
 SLUICE_MUST_USE sluice_status cuda_make_params(struct cuda_trainer *cuda, struct sluice_err *err);
 SLUICE_MUST_USE sluice_status cuda_make_tensors(struct cuda_trainer *cuda, struct sluice_err *err);
 SLUICE_MUST_USE sluice_status cuda_make_slots(struct cuda_trainer *cuda, struct sluice_err *err);

@@ -157,6 +157,7 @@ void sluice_trainer_destroy(struct sluice_trainer *trainer)
     trainer->ops->clear(trainer);
     free(trainer->mix.rows);
     free(trainer->mix.quantiles);
+    sluice_net_clear(&trainer->net);
     free(trainer);
 }
 
@@ -213,6 +214,7 @@ sluice_status sluice_trainer_step(struct sluice_trainer *trainer,
         return status;
     trainer->has_grad = true;
     trainer->steps++;
+    trainer->batches_tracked++;
     trainer->totals.steps++;
     trainer->totals.samples += batch->n;
     return SLUICE_OK;
@@ -500,7 +502,8 @@ sluice_status sluice_trainer_load(struct sluice_trainer *trainer, const char *pa
     }
     if (!status) {
         trainer->steps = checkpoint.steps;
-        trainer->options.seed = checkpoint.seed; /* dropout goes on with its own draws */
+        trainer->batches_tracked = checkpoint.steps; /* the format has no number of its own */
+        trainer->options.seed = checkpoint.seed;     /* dropout goes on with its own draws */
         if (extra) {
             *extra = checkpoint.extra;
             checkpoint.extra = NULL;

@@ -71,6 +71,9 @@ struct sluice_trainer {
     void *rows_stream;
     /* Taken since the initial weights, also before a load. */
     uint64_t steps;
+    /* torch's num_batches_tracked, of all batch norms alike: batches that their running statistics
+     * have seen, also before the initial weights. */
+    uint64_t batches_tracked;
     /* Since the last collect: all samples and steps; loss and hits of the portions that progress
      * ended, as far as they are known. */
     struct sluice_train_totals totals;

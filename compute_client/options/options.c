@@ -372,10 +372,10 @@ static sluice_status check_device(struct sluice_given_options *given, struct slu
     return SLUICE_OK;
 }
 
-/* torchvision's references train alexnet with 0.01 and resnet18 with 0.1. */
+/* torchvision's references train alexnet and vgg with 0.01 and resnet with 0.1. */
 static double lr_of(const char *arch)
 {
-    return strcmp(arch, "alexnet") == 0 ? 0.01 : 0.1;
+    return strcmp(arch, "alexnet") == 0 || strncmp(arch, "vgg", 3) == 0 ? 0.01 : 0.1;
 }
 
 /* The recipe's batch ops; flags count before it. */

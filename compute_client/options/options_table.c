@@ -6,12 +6,13 @@
 #include "host/cgroup.h"
 #include "op/op.h"
 #include "op/recipe.h"
+#include "train/model_names.h"
 
 #include <assert.h>
 #include <math.h>
 #include <string.h>
 
-static const char *const arch_choices[] = {"alexnet", "resnet18", "small_cnn", NULL};
+static const char *const arch_choices[] = {SLUICE_MODEL_NAMES, NULL};
 static const char *const device_choices[] = {"auto", "none", "cpu", "cuda", NULL};
 static const char *const precision_choices[] = {"bf16", "tf32", "fp32", NULL};
 static const char *const planner_choices[] = {"remote_auto", "remote_sophon", NULL};
@@ -90,7 +91,7 @@ static const struct sluice_option table[] = {
      SLUICE_RANGE(0, 1e6),
      .is_given = &given.has_lr,
      .help = "Initial learning rate of SGD.",
-     .default_text = "0.01 for alexnet, 0.1 for the other models"},
+     .default_text = "0.01 for alexnet and vgg, 0.1 for the other models"},
     {.name = "momentum",
      .group = TRAINING,
      SLUICE_VALUE_DOUBLE(given.options.momentum, "X"),

@@ -1,4 +1,4 @@
-#include "train/train.h"
+#include "train/trainer_internal.h"
 
 #include "base/clock.h"
 
@@ -86,6 +86,8 @@ TEST(counts_samples_and_steps_until_collected)
     batch.n = 3; /* a short batch */
     train_test_require(sluice_trainer_step(trainer, &batch, &err), &err);
     train_test_require(sluice_trainer_evaluate(trainer, &batch, &err), &err);
+    CU_ASSERT_EQUAL(trainer->steps, 2);
+    CU_ASSERT_EQUAL(trainer->batches_tracked, 2); /* evaluation only reads running statistics */
     train_test_require(sluice_trainer_collect(trainer, &totals, &err), &err);
     CU_ASSERT_EQUAL(totals.samples, 26);
     CU_ASSERT_EQUAL(totals.steps, 3);

@@ -309,6 +309,8 @@ TEST(a_dir_without_a_host_is_local)
 TEST(the_learning_rate_is_the_models_unless_it_is_given)
 {
     CU_ASSERT_EQUAL(options_of("-a alexnet").lr, 0.01);
+    CU_ASSERT_EQUAL(options_of("-a vgg16").lr, 0.01);
+    CU_ASSERT_EQUAL(options_of("-a resnet152").lr, 0.1);
     CU_ASSERT_EQUAL(options_of("-a alexnet --lr 0.1").lr, 0.1);
     CU_ASSERT_EQUAL(options_of("-a resnet18").lr, 0.1);
     CU_ASSERT_EQUAL(options_of("-a small_cnn").lr, 0.1);
