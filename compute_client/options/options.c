@@ -378,6 +378,35 @@ static double lr_of(const char *arch)
     return strcmp(arch, "alexnet") == 0 || strncmp(arch, "vgg", 3) == 0 ? 0.01 : 0.1;
 }
 
+/* Options that the schedule would not use are mistakes. */
+static sluice_status check_schedule(const struct sluice_given_options *given,
+                                    struct sluice_err *err)
+{
+    const struct sluice_options *o = &given->options;
+    const struct {
+        const char *option, *schedule;
+        bool is_given;
+    } parts[] = {
+        {"lr-step", "step", given->has_lr_step},
+        {"lr-gamma", "step", given->has_lr_gamma},
+        {"min-lr", "cosine", given->has_min_lr},
+    };
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(parts); i++) {
+        if (parts[i].is_given && strcmp(parts[i].schedule, o->lr_schedule) != 0)
+            return sluice_fail(err, SLUICE_E_INVALID,
+                               "--%s is for --lr-schedule %s, but --lr-schedule is %s",
+                               parts[i].option, parts[i].schedule, o->lr_schedule);
+    }
+    if (o->min_lr > o->lr)
+        return sluice_fail(err, SLUICE_E_INVALID, "--min-lr %g: --lr %g is less", o->min_lr, o->lr);
+    if (given->has_warmup_lr && o->warmup_epochs == 0)
+        return sluice_fail(err, SLUICE_E_INVALID, "--warmup-lr is for --warmup-epochs N");
+    if (o->warmup_epochs > o->epochs)
+        return sluice_fail(err, SLUICE_E_INVALID, "--warmup-epochs %llu: --epochs %llu is less",
+                           (unsigned long long)o->warmup_epochs, (unsigned long long)o->epochs);
+    return SLUICE_OK;
+}
+
 /* The recipe's batch ops; flags count before it. */
 static sluice_status find_batch_ops(struct sluice_given_options *given, struct sluice_err *err)
 {
@@ -411,5 +440,7 @@ sluice_status sluice_options_check_run(struct sluice_given_options *given, struc
         status = find_batch_ops(given, err);
     if (status == SLUICE_OK)
         status = check_device(given, err);
+    if (status == SLUICE_OK)
+        status = check_schedule(given, err);
     return status == SLUICE_OK ? check_place(&given->options, err) : status;
 }

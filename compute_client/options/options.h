@@ -60,8 +60,9 @@ struct sluice_options {
     bool drops_tail;      /* a partial global batch at an epoch's end is left out */
     uint64_t remote_cpus; /* 0: as many as the server reports */
     uint64_t prefetch_bytes;
-    uint64_t lr_step;
-    double lr, momentum, weight_decay, lr_gamma, dropout;
+    const char *lr_schedule; /* "constant", "cosine", "step" */
+    uint64_t lr_step, warmup_epochs;
+    double lr, momentum, weight_decay, lr_gamma, warmup_lr, min_lr, dropout;
     struct sluice_batch_ops batch_ops; /* of training; by --pipeline @FILE and flags */
     double net_bw;                     /* bytes per second; 0: measured */
     double gpu_rate, pcie_bw;          /* for the plan; 0: as measured, and never the bottleneck */
@@ -95,7 +96,8 @@ struct sluice_given_options {
     double mixup, cutmix, label_smoothing, erasing;
     bool has_mixup, has_cutmix, has_label_smoothing, has_erasing;
     bool has_start_epoch, has_mode, has_image_size, has_rank, has_world_size, has_trace_sample,
-        has_lr, has_gpu, has_gpu_device, has_tf32;
+        has_lr, has_lr_step, has_lr_gamma, has_warmup_lr, has_min_lr, has_gpu, has_gpu_device,
+        has_tf32;
 };
 
 /* Parses the words, and checks options that exclude or need each other. */

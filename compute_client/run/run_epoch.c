@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/quit.h"
+#include "train/schedule.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -13,6 +14,7 @@ struct pass {
     enum sluice_part part;
     struct place place; /* after the last batch */
     uint64_t num_batches, samples, start_ns;
+    double lr; /* of the last batch */
     bool is_stopped, has_lost_source;
 };
 
@@ -60,6 +62,21 @@ static void show_pass(struct run *run, const struct pass *pass)
     run_show(run, what, brief);
 }
 
+static double lr_of(const struct sluice_options *o, const struct pass *pass, uint64_t batch)
+{
+    struct sluice_schedule schedule = {
+        .lr = o->lr,
+        .warmup_epochs = o->warmup_epochs,
+        .warmup_lr = o->warmup_lr,
+        .epochs = o->epochs,
+        .min_lr = o->min_lr,
+        .step_epochs = o->lr_step,
+        .gamma = o->lr_gamma,
+    };
+    sluice_schedule_parse(o->lr_schedule, &schedule.kind);
+    return sluice_schedule_lr(&schedule, pass->place.epoch, batch, pass->num_batches);
+}
+
 /* Trains on a batch, or evaluates it. */
 static sluice_status step(struct run *run, struct pass *pass, const struct sluice_batch *batch,
                           uint32_t *labels, struct sluice_err *err)
@@ -80,6 +97,10 @@ static sluice_status step(struct run *run, struct pass *pass, const struct sluic
         .is_on_device = sluice_loader_device(run->loader) >= 0,
         .key = &key,
     };
+    if (pass->part == SLUICE_TRAIN) {
+        pass->lr = lr_of(run->options, pass, batch->index);
+        sluice_trainer_set_lr(run->trainer, pass->lr);
+    }
     const sluice_status status = pass->part == SLUICE_TRAIN
                                      ? sluice_trainer_step(run->trainer, &rows, err)
                                      : sluice_trainer_evaluate(run->trainer, &rows, err);
@@ -179,7 +200,7 @@ static sluice_status start(struct run *run, const struct pass *pass, struct slui
 }
 
 /* One epoch of a part, from pass->place on.  Ends the loader's epoch in any case. */
-static sluice_status run_pass(struct run *run, struct pass *pass, double lr, struct sluice_err *err)
+static sluice_status run_pass(struct run *run, struct pass *pass, struct sluice_err *err)
 {
     sluice_status status = start(run, pass, err);
     if (status != SLUICE_OK)
@@ -187,6 +208,8 @@ static sluice_status run_pass(struct run *run, struct pass *pass, double lr, str
     run_enter(run, TRAINING, 0);
     pass->start_ns = sluice_clock_ns();
     pass->num_batches = sluice_loader_num_batches(run->loader, pass->part);
+    if (pass->part == SLUICE_TRAIN) /* of the batch before, if none is left to train */
+        pass->lr = lr_of(run->options, pass, pass->place.batch ? pass->place.batch - 1 : 0);
     run->epoch_now = pass->place.epoch;
     run->loss_now = run->top1_now = NAN;
     show_pass(run, pass);
@@ -203,19 +226,11 @@ static sluice_status run_pass(struct run *run, struct pass *pass, double lr, str
         .loss_sum = totals.loss_sum,
         .top1 = totals.top1,
         .top5 = totals.top5,
-        .lr = lr,
+        .lr = pass->lr,
         .is_deterministic = sluice_trainer_is_deterministic(run->trainer),
     };
     sluice_loader_learned(run->loader, pass->part, &learned);
     return SLUICE_OK;
-}
-
-static double lr_at(const struct sluice_options *options, uint64_t epoch)
-{
-    double lr = options->lr;
-    for (uint64_t i = 0; i < epoch / options->lr_step; i++)
-        lr *= options->lr_gamma;
-    return lr;
 }
 
 /* A report that cannot be printed is kept, and tried again with the next one. */
@@ -255,7 +270,7 @@ sluice_status run_evaluation(struct run *run, uint64_t epoch, bool *is_stopped,
                              struct sluice_err *err)
 {
     struct pass pass = {.part = SLUICE_VAL, .place = {.epoch = epoch}};
-    const sluice_status status = run_pass(run, &pass, 0, err);
+    const sluice_status status = run_pass(run, &pass, err);
     *is_stopped = pass.is_stopped;
     return status == SLUICE_OK && !pass.is_stopped ? print_report(run, SLUICE_VAL, err) : status;
 }
@@ -266,9 +281,7 @@ sluice_status run_one_epoch(struct run *run, struct place *place, bool *is_stopp
     const struct sluice_options *o = run->options;
     struct pass train = {.part = SLUICE_TRAIN, .place = *place};
     struct pass val = {.part = SLUICE_VAL, .place = {.epoch = place->epoch}};
-    const double lr = lr_at(o, place->epoch);
-    sluice_trainer_set_lr(run->trainer, lr);
-    sluice_status status = run_pass(run, &train, lr, err);
+    sluice_status status = run_pass(run, &train, err);
     *has_lost_source = train.has_lost_source;
     *is_stopped = train.is_stopped;
     if (status == SLUICE_OK || *has_lost_source)
@@ -284,7 +297,8 @@ sluice_status run_one_epoch(struct run *run, struct place *place, bool *is_stopp
     sluice_loader_state(run->loader, after.state);
     if (o->has_val && run->learns && run->dataset->num_samples[SLUICE_VAL] > 0 &&
         !o->is_profiling) {
-        status = run_pass(run, &val, lr, err);
+        val.lr = train.lr;
+        status = run_pass(run, &val, err);
         *has_lost_source = val.has_lost_source;
     }
     *is_stopped = val.is_stopped;

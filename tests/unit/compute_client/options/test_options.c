@@ -279,6 +279,20 @@ static struct sluice_options options_of(const char *flags)
     return o;
 }
 
+TEST(a_schedule_has_timms_defaults)
+{
+    const struct sluice_options plain = options_of("set");
+    CU_ASSERT_STRING_EQUAL(plain.lr_schedule, "step");
+    CU_ASSERT(plain.lr_step == 30 && plain.lr_gamma == 0.1);
+    CU_ASSERT(plain.warmup_epochs == 0 && plain.warmup_lr == 1e-5 && plain.min_lr == 0);
+    const struct sluice_options all = options_of(
+        "set --epochs 9 --lr-schedule cosine --min-lr 0.001 --warmup-epochs 9 --warmup-lr 0.002");
+    CU_ASSERT_STRING_EQUAL(all.lr_schedule, "cosine");
+    CU_ASSERT(all.warmup_epochs == 9 && all.warmup_lr == 0.002 && all.min_lr == 0.001);
+    const struct sluice_options step = options_of("set --lr-step-epochs 7 --lr-gamma 0.5");
+    CU_ASSERT(step.lr_step == 7 && step.lr_gamma == 0.5);
+}
+
 TEST(a_host_may_be_many)
 {
     char line[] = "--host a1,a2 --host dns:b:7 --hedge";
@@ -449,6 +463,13 @@ TEST(what_does_not_fit_is_a_usage_error)
         "set --precision fp16",
         "set --device cpu --gpu 0",
         "set --device none --engine-cache e",
+        "set --lr-schedule cosine --lr-step 5",
+        "set --lr-schedule constant --lr-gamma 0.5",
+        "set --min-lr 0.1",
+        "set --lr-schedule cosine --lr 0.1 --min-lr 0.2",
+        "set --warmup-lr 0.1",
+        "set --epochs 3 --warmup-epochs 4",
+        "set --lr-schedule poly",
         "--checkpoint-every 5",
         "--checkpoint f --checkpoint-every 0",
         "--checkpoint f --checkpoint-every 5x",
