@@ -214,8 +214,8 @@ class Batches:
             if views is None or field.kind not in _fields.MOVED:
                 return _fields.made_of(field, values, batch.num_rows, from_buffer)
             if field.kind == "mask":
-                made = tuple(from_buffer(batch.masks(i, values, self._mask_fill), "uint8").reshape((-1, *view[1]))
-                             for i, view in enumerate(views))
+                moved = (batch.masks(i, values, self._mask_fill, self._num_threads) for i in range(len(views)))
+                made = tuple(from_buffer(mask, "uint8").reshape((-1, *view[1])) for mask, view in zip(moved, views))
             else:
                 made = tuple(_fields.moved_of(field, values, view, self._min_box, from_buffer) for view in views)
             return made if self._has_views else made[0]

@@ -1,4 +1,5 @@
 #include "extension.h"
+#include "threads.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -128,59 +129,126 @@ PyObject *module_move_keypoints(PyObject *module, PyObject *args)
     return made;
 }
 
-/* The masks of a batch's rows, files in a list, into `out`.  False with an exception set. */
-static bool move_masks(const struct sluice_batch *batch, unsigned view,
-                       const struct sluice_geometry *rows, PyObject *list, uint8_t fill,
-                       uint8_t *out)
+/* --- masks --- */
+
+struct mask_file {
+    const char *bytes;
+    size_t len;
+};
+
+/* Rows of a batch, from `next` on every `step`th. */
+struct mask_rows {
+    const struct sluice_geometry *geometry;
+    const struct mask_file *files;
+    struct sluice_view size;
+    uint32_t next, step, num_rows;
+    uint8_t fill, *out;
+    sluice_status status; /* of row `next`, if it is not OK */
+    struct sluice_err err;
+};
+
+static void move_some(void *part)
 {
-    const struct sluice_view size = sluice_batch_view(batch, view);
-    const size_t row_bytes = (size_t)size.height * size.width;
-    for (uint32_t row = 0; row < batch->num_rows; row++) {
-        char *mask;
+    struct mask_rows *r = part;
+    const size_t row_bytes = (size_t)r->size.height * r->size.width;
+    for (; r->next < r->num_rows; r->next += r->step) {
+        const struct mask_file *file = &r->files[r->next];
+        r->status = sluice_move_mask(&r->geometry[r->next], file->bytes, file->len, r->size.height,
+                                     r->size.width, r->fill, r->out + r->next * row_bytes, &r->err);
+        if (r->status != SLUICE_OK)
+            return;
+    }
+}
+
+/* Moves the masks of all rows on at most num_threads threads.  False with an exception set, that of
+ * the first bad row. */
+static bool move_masks(const struct sluice_batch *batch, const struct mask_rows *all,
+                       unsigned num_threads)
+{
+    struct mask_rows parts[MAX_PARTS];
+    size_t num_parts = num_threads < MAX_PARTS ? num_threads : MAX_PARTS;
+    num_parts = num_parts < all->num_rows ? num_parts : all->num_rows;
+    num_parts = num_parts ? num_parts : 1;
+    for (size_t i = 0; i < num_parts; i++) {
+        parts[i] = *all;
+        parts[i].next = (uint32_t)i;
+        parts[i].step = (uint32_t)num_parts;
+    }
+    Py_BEGIN_ALLOW_THREADS;
+    run_parts(parts, sizeof(parts[0]), num_parts, move_some);
+    Py_END_ALLOW_THREADS;
+    const struct mask_rows *bad = NULL;
+    for (size_t i = 0; i < num_parts; i++) {
+        if (parts[i].status != SLUICE_OK && (!bad || parts[i].next < bad->next))
+            bad = &parts[i];
+    }
+    if (bad) {
+        struct sluice_err of_row = {{0}};
+        snprintf(of_row.text, sizeof(of_row.text), "mask of sample %llu: %.500s",
+                 (unsigned long long)batch->ids[bad->next], bad->err.text);
+        raise_status(bad->status, &of_row);
+    }
+    return !bad;
+}
+
+/* Borrows the bytes of a tuple.  False with an exception set. */
+static bool find_files(PyObject *tuple, struct mask_file *files)
+{
+    for (Py_ssize_t row = 0; row < PyTuple_Size(tuple); row++) {
+        char *bytes;
         Py_ssize_t len;
-        PyObject *file = PyList_GetItem(list, row);
-        if (!file || PyBytes_AsStringAndSize(file, &mask, &len))
+        if (PyBytes_AsStringAndSize(PyTuple_GetItem(tuple, row), &bytes, &len))
             return false;
-        Py_INCREF(file); /* the list may change meanwhile */
-        struct sluice_err err = {{0}};
-        sluice_status status;
-        Py_BEGIN_ALLOW_THREADS;
-        status = sluice_move_mask(&rows[row], mask, (size_t)len, size.height, size.width, fill,
-                                  out + row * row_bytes, &err);
-        Py_END_ALLOW_THREADS;
-        Py_DECREF(file);
-        if (status != SLUICE_OK) {
-            struct sluice_err of_row = {{0}};
-            snprintf(of_row.text, sizeof(of_row.text), "mask of sample %llu: %.500s",
-                     (unsigned long long)batch->ids[row], err.text);
-            raise_status(status, &of_row);
-            return false;
-        }
+        files[row] = (struct mask_file){bytes, (size_t)len};
     }
     return true;
 }
 
 PyObject *batch_masks(PyObject *self, PyObject *args)
 {
-    unsigned view;
+    unsigned view, num_threads = 1;
     unsigned char fill;
     PyObject *list;
     struct held *held = batch_held(self);
-    if (!held || !PyArg_ParseTuple(args, "IO!b:masks", &view, &PyList_Type, &list, &fill))
+    if (!held ||
+        !PyArg_ParseTuple(args, "IO!b|I:masks", &view, &PyList_Type, &list, &fill, &num_threads))
         return NULL;
     const struct sluice_batch *batch = held->batch;
     const struct sluice_geometry *rows = sluice_batch_geometry(batch, view);
     if (!rows)
         return raise_text(SLUICE_E_INVALID, "masks: a batch without geometry, or no such view");
-    if (PyList_Size(list) != (Py_ssize_t)batch->num_rows)
-        return PyErr_Format(PyExc_ValueError, "%zd masks for %u rows", PyList_Size(list),
-                            batch->num_rows);
+    PyObject *tuple = PyList_AsTuple(list); /* the list may change meanwhile */
+    if (!tuple)
+        return NULL;
+    if (PyTuple_Size(tuple) != (Py_ssize_t)batch->num_rows) {
+        PyErr_Format(PyExc_ValueError, "%zd masks for %u rows", PyTuple_Size(tuple),
+                     batch->num_rows);
+        Py_DECREF(tuple);
+        return NULL;
+    }
     const struct sluice_view size = sluice_batch_view(batch, view);
-    PyObject *made = PyByteArray_FromStringAndSize(
-        NULL, (Py_ssize_t)((size_t)size.height * size.width * batch->num_rows));
+    struct mask_file *files = calloc(batch->num_rows + 1, sizeof(*files));
+    PyObject *made =
+        files ? PyByteArray_FromStringAndSize(
+                    NULL, (Py_ssize_t)((size_t)size.height * size.width * batch->num_rows))
+              : PyErr_NoMemory();
     held_ref(held);
-    if (made && !move_masks(batch, view, rows, list, fill, (uint8_t *)PyByteArray_AsString(made)))
+    if (made && find_files(tuple, files)) {
+        const struct mask_rows all = {
+            .geometry = rows,
+            .files = files,
+            .size = size,
+            .num_rows = batch->num_rows,
+            .fill = fill,
+            .out = (uint8_t *)PyByteArray_AsString(made),
+        };
+        if (!move_masks(batch, &all, num_threads))
+            Py_CLEAR(made);
+    } else {
         Py_CLEAR(made);
+    }
     held_unref(held);
+    free(files);
+    Py_DECREF(tuple);
     return made;
 }

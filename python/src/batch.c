@@ -222,8 +222,8 @@ static PyMethodDef batch_methods[] = {
      "height and width; bool [rows], whether it is flipped.  None: it was not asked for, or there "
      "is no such view."},
     {"masks", batch_masks, METH_VARARGS,
-     "masks(view, files, fill): a list of a PNG for each row, as the view shows them: a bytearray "
-     "of uint8 [rows, height, width]."},
+     "masks(view, files, fill, threads=1): a list of a PNG for each row, as the view shows them: a "
+     "bytearray of uint8 [rows, height, width]."},
     {"release", batch_release, METH_NOARGS,
      "Gives up this reference; arrays that were taken from it stay.  Twice is fine."},
     {"release_after", batch_release_after, METH_O,

@@ -1,7 +1,7 @@
 #include "outputs.h"
 
-#include <pthread.h>
-#include <signal.h>
+#include "threads.h"
+
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -11,7 +11,6 @@ enum {
     /* Blocks that wait: a loop gives back the batch before while it holds the last, and one more
      * for a loop that holds two. */
     MAX_WAITING = 2,
-    MAX_THREADS = 16, /* memory is the bottleneck long before */
 };
 #define HUGE_PAGE_BYTES ((size_t)2 << 20)
 /* The least bytes of output for each thread: 0.3 ms, ten times the time to start a thread. */
@@ -97,7 +96,7 @@ void outputs_close(struct outputs *outputs)
     unref(outputs);
 }
 
-/* --- threads --- */
+/* --- rows --- */
 
 struct rows {
     const uint8_t *pixels;
@@ -110,12 +109,11 @@ struct rows {
     sluice_status status;
 };
 
-static void *finish_some(void *arg)
+static void finish_some(void *part)
 {
-    struct rows *r = arg;
+    struct rows *r = part;
     r->status = sluice_finish(r->pixels, r->num_rows, r->height, r->width, r->table, r->dtype,
                               r->layout, r->out, &r->err);
-    return NULL;
 }
 
 sluice_status finish_rows(const struct sluice_view *view, size_t num_rows,
@@ -125,7 +123,7 @@ sluice_status finish_rows(const struct sluice_view *view, size_t num_rows,
 {
     const size_t row_bytes = (size_t)view->height * view->width * 3;
     const size_t out_bytes = row_bytes * (dtype == SLUICE_F32 ? 4 : 2);
-    size_t num_parts = num_threads < MAX_THREADS ? num_threads : MAX_THREADS;
+    size_t num_parts = num_threads < MAX_PARTS ? num_threads : MAX_PARTS;
     if (num_parts > out_bytes * num_rows / LEAST_THREAD_BYTES)
         num_parts = out_bytes * num_rows / LEAST_THREAD_BYTES;
     if (num_parts > num_rows)
@@ -133,12 +131,7 @@ sluice_status finish_rows(const struct sluice_view *view, size_t num_rows,
     if (num_parts < 1)
         num_parts = 1;
 
-    struct rows parts[MAX_THREADS];
-    pthread_t threads[MAX_THREADS];
-    bool is_started[MAX_THREADS] = {false};
-    sigset_t all, before; /* signals are for Python's threads */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    struct rows parts[MAX_PARTS];
     for (size_t i = 0; i < num_parts; i++) {
         const size_t first = num_rows * i / num_parts;
         parts[i] = (struct rows){
@@ -151,22 +144,14 @@ sluice_status finish_rows(const struct sluice_view *view, size_t num_rows,
             .dtype = dtype,
             .layout = layout,
         };
-        is_started[i] = i > 0 && pthread_create(&threads[i], NULL, finish_some, &parts[i]) == 0;
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    for (size_t i = 0; i < num_parts; i++)
-        if (!is_started[i])
-            finish_some(&parts[i]); /* the first part, and parts whose thread did not start */
+    run_parts(parts, sizeof(parts[0]), num_parts, finish_some);
 
     sluice_status status = SLUICE_OK;
-    for (size_t i = 0; i < num_parts; i++) {
-        if (is_started[i])
-            pthread_join(threads[i], NULL);
-        if (status == SLUICE_OK && parts[i].status != SLUICE_OK) {
-            status = parts[i].status;
-            if (err)
-                *err = parts[i].err;
-        }
+    for (size_t i = 0; i < num_parts && status == SLUICE_OK; i++) {
+        status = parts[i].status;
+        if (status != SLUICE_OK && err)
+            *err = parts[i].err;
     }
     return status;
 }

@@ -320,6 +320,23 @@ class GeometryTest(unittest.TestCase):
             self.assertEqual([mask.shape for mask in fields["mask"]], [(5, 30, 20), (5, 9, 9)])
         with sluice.numpy.Loader(root, 5, pipeline=views, fields=True) as loader:
             self.assertTrue(all(mask.startswith(b"\x89PNG") for mask in next(iter(loader))[2]["mask"]))
+        of_threads = []
+        for workers in (1, 3, 40):
+            with sluice.numpy.Loader(root, 16, pipeline=views, fields=True, geometry=True, workers=workers) as loader:
+                of_threads.append([mask for _, _, fields, _ in loader for mask in fields["mask"]])
+        for other in of_threads[1:]:
+            for mask, want in zip(other, of_threads[0], strict=True):
+                self.assertTrue(numpy.array_equal(mask, want))
+        for i in range(6):  # bad rows are named in the order of the batch, whichever thread finds them
+            (root / f"class/{i:02}.mask.png").write_bytes(b"no PNG")
+        support.run("offload_dataset", "index", root, "--target", "mask=.mask.png:mask")
+        for workers in (1, 2, 5):
+            with sluice.numpy.Loader(root, NUM, pipeline=views, fields=True, geometry=True, shuffle=False,
+                                     workers=workers) as loader:
+                with self.assertRaisesRegex(sluice.Error, "mask of sample 0: "):
+                    next(iter(loader))
+        for i in range(6):
+            masks[f"class/{i:02}.jpg"].save(root / f"class/{i:02}.mask.png")
         ramp(90, 90).save(root / "class/01.mask.png")
         support.run("offload_dataset", "index", root, "--target", "mask=.mask.png:mask")
         with sluice.numpy.Loader(root, NUM, pipeline=views, fields=True, geometry=True) as loader:
