@@ -1,3 +1,4 @@
+#include "train/cpu_layout.h"
 #include "train/onednn_shim.h"
 #include "train/plain.h"
 #include "train/trainer_internal.h"
@@ -5,7 +6,6 @@
 #include "base/array.h"
 #include "base/cpu.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,11 +15,7 @@
  * Images lie N x H x W x C up to the average pool, which writes N x C x H x W: from there on a
  * sample is the vector that torch's flatten gives, and linear layers read it as it is.
  *
- * Tensors share memory where the earlier one is not needed again (relu, dropout), and gradients
- * where a layer's backward pass may work in place:
- *
- *     tensors    conv -> a    batchnorm: a -> b    relu: b -> b
- *     gradients  conv <- d    batchnorm: d <- d    relu: d <- d
+ * Tensors and gradients lie in one arena, at the places that cpu_layout.h gives them.
  *
  * The results of a step are a pure function of its inputs, the number of threads and the library,
  * so a run continued from a checkpoint is bit-for-bit the run that was not interrupted. */
@@ -40,15 +36,14 @@ struct cpu_param {
     float *momentum, *grad; /* NULL where it is not trained */
 };
 
-/* For batch_size samples; tensors may share arrays. */
+/* In the arena: struct sluice_cpu_place as pointers. */
 struct cpu_tensor {
     float *values;
     float *diff; /* NULL: tensor 0 */
-    unsigned num_readers;
+    float *mask, *branch;
 };
 
 struct cpu_layer {
-    float *mask;            /* DROPOUT */
     float *mean, *variance; /* BATCHNORM, of the batch */
 };
 
@@ -64,8 +59,6 @@ struct cpu_trainer {
     struct cpu_layer *layers;
     /* By tensor, during a backward pass: its gradient holds what a later reader of it gave. */
     bool *has_diff;
-    /* A gradient that is then added to the one its tensor has already. */
-    float *branch;
 
     /* Every array, to free. */
     float **owned;
@@ -81,7 +74,7 @@ static sluice_status alloc_array(struct cpu_trainer *cpu, size_t count, float **
                               sizeof(*cpu->owned)))
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the trainer");
     void *block;
-    if (posix_memalign(&block, 64, count * sizeof(float)) != 0)
+    if (posix_memalign(&block, SLUICE_CPU_ALIGNMENT, count * sizeof(float)) != 0)
         return sluice_fail(err, SLUICE_E_NO_MEMORY,
                            "no memory for %zu MB of the trainer: is the batch too large?",
                            count * sizeof(float) >> 20);
@@ -107,64 +100,32 @@ static sluice_status make_params(struct cpu_trainer *cpu, struct sluice_err *err
     return SLUICE_OK;
 }
 
-/* Whose output may overwrite its input: the backward pass reads the output or neither. */
-static bool is_in_place(enum sluice_layer_kind kind)
-{
-    return kind == SLUICE_LAYER_RELU || kind == SLUICE_LAYER_DROPOUT;
-}
-
-/* Whose backward pass may overwrite its output's gradient with its input's. */
-static bool is_in_place_backward(enum sluice_layer_kind kind)
-{
-    return is_in_place(kind) || kind == SLUICE_LAYER_BATCHNORM || kind == SLUICE_LAYER_ADD;
-}
-
 static sluice_status make_tensors(struct cpu_trainer *cpu, struct sluice_err *err)
 {
     const struct sluice_net *net = &cpu->base.net;
-    const size_t n = cpu->base.options.batch_size;
-    for (unsigned i = 0; i < net->num_layers; i++) {
-        cpu->tensors[net->layers[i].input].num_readers++;
-        if (net->layers[i].kind == SLUICE_LAYER_ADD)
-            cpu->tensors[net->layers[i].input2].num_readers++;
+    struct sluice_cpu_layout layout;
+    sluice_status status = sluice_cpu_layout_make(net, cpu->base.options.batch_size, &layout, err);
+    if (status)
+        return status;
+    float *arena;
+    status = alloc_array(cpu, layout.bytes / sizeof(float), &arena, err);
+    for (unsigned t = 0; !status && t <= net->num_layers; t++) {
+        const struct sluice_cpu_place *place = &layout.places[t];
+        cpu->tensors[t] = (struct cpu_tensor){
+            .values = arena + place->values / sizeof(float),
+            .diff = t > 0 ? arena + place->diff / sizeof(float) : NULL,
+            .mask = arena + place->mask / sizeof(float),
+            .branch = arena + place->branch / sizeof(float),
+        };
     }
-
-    sluice_status status = alloc_array(cpu, n * sluice_shape_elements(net->layers[0].in),
-                                       &cpu->tensors[0].values, err);
+    sluice_cpu_layout_clear(&layout);
     for (unsigned i = 0; !status && i < net->num_layers; i++) {
         const struct sluice_layer *layer = &net->layers[i];
-        if (is_in_place(layer->kind)) {
-            assert(cpu->tensors[layer->input].num_readers == 1 && layer->input > 0);
-            cpu->tensors[i + 1].values = cpu->tensors[layer->input].values;
-        } else {
-            status = alloc_array(cpu, n * sluice_shape_elements(layer->out),
-                                 &cpu->tensors[i + 1].values, err);
-        }
-        if (!status && layer->kind == SLUICE_LAYER_DROPOUT)
-            status =
-                alloc_array(cpu, n * sluice_shape_elements(layer->out), &cpu->layers[i].mask, err);
-        if (!status && layer->kind == SLUICE_LAYER_BATCHNORM)
+        if (layer->kind == SLUICE_LAYER_BATCHNORM)
             status = alloc_array(cpu, layer->in.c, &cpu->layers[i].mean, err);
         if (!status && layer->kind == SLUICE_LAYER_BATCHNORM)
             status = alloc_array(cpu, layer->in.c, &cpu->layers[i].variance, err);
     }
-
-    /* From the end, as a layer hands its gradient on to its input. */
-    size_t largest_shared = 0;
-    for (unsigned i = net->num_layers; !status && i > 0; i--) {
-        const struct sluice_layer *layer = &net->layers[i - 1];
-        const size_t count = n * sluice_shape_elements(layer->out);
-        if (!cpu->tensors[i].diff)
-            status = alloc_array(cpu, count, &cpu->tensors[i].diff, err);
-        if (is_in_place_backward(layer->kind)) {
-            assert(cpu->tensors[layer->input].num_readers == 1 && layer->input > 0);
-            cpu->tensors[layer->input].diff = cpu->tensors[i].diff;
-        }
-        if (cpu->tensors[i].num_readers > 1 && count > largest_shared)
-            largest_shared = count;
-    }
-    if (!status && largest_shared)
-        status = alloc_array(cpu, largest_shared, &cpu->branch, err);
     return status;
 }
 
@@ -360,8 +321,8 @@ static sluice_status forward_layer(struct cpu_trainer *cpu, struct plan *plan, u
     case SLUICE_LAYER_DROPOUT:
         if (is_training && layer->p > 0) {
             sluice_net_dropout_mask(cpu->base.options.seed, cpu->base.steps, i, layer->p,
-                                    cpu->layers[i].mask, plan->n * out_count);
-            sluice_plain_multiply(out, cpu->layers[i].mask, plan->n * out_count);
+                                    cpu->tensors[i + 1].mask, plan->n * out_count);
+            sluice_plain_multiply(out, cpu->tensors[i + 1].mask, plan->n * out_count);
         }
         return SLUICE_OK;
     case SLUICE_LAYER_ADD:
@@ -393,7 +354,7 @@ static sluice_status backward_layer(struct cpu_trainer *cpu, struct plan *plan, 
     struct sluice_onednn_arrays arrays = arrays_of(cpu, i);
     const bool adds = layer->input > 0 && has_diff[layer->input];
     if (adds)
-        arrays.diff_src = cpu->branch;
+        arrays.diff_src = cpu->tensors[i + 1].branch;
 
     sluice_status status = SLUICE_OK;
     switch (layer->kind) {
@@ -404,7 +365,7 @@ static sluice_status backward_layer(struct cpu_trainer *cpu, struct plan *plan, 
         break;
     case SLUICE_LAYER_DROPOUT:
         if (layer->p > 0)
-            sluice_plain_multiply(arrays.diff_dst, cpu->layers[i].mask, plan->n * out_count);
+            sluice_plain_multiply(arrays.diff_dst, cpu->tensors[i + 1].mask, plan->n * out_count);
         break;
     case SLUICE_LAYER_ADD: /* the first branch's gradient is this array already */
         if (has_diff[layer->input2])
@@ -424,7 +385,8 @@ static sluice_status backward_layer(struct cpu_trainer *cpu, struct plan *plan, 
         break;
     }
     if (!status && adds)
-        sluice_plain_add(cpu->tensors[layer->input].diff, cpu->branch, plan->n * in_count);
+        sluice_plain_add(cpu->tensors[layer->input].diff, cpu->tensors[i + 1].branch,
+                         plan->n * in_count);
     has_diff[layer->input] = true;
     return status;
 }
