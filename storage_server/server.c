@@ -11,6 +11,7 @@
 #include "storage_server/data/relist.h"
 #include "storage_server/data/root_watch.h"
 #include "storage_server/data/sample_list.h"
+#include "storage_server/data/size_reader.h"
 #include "storage_server/fetch/fetch.h"
 #include "storage_server/isolation/decoders.h"
 #include "storage_server/observe/metrics.h"
@@ -22,6 +23,7 @@
 #include "storage_server/services/list.h"
 #include "storage_server/services/probe.h"
 #include "storage_server/services/service.h"
+#include "storage_server/services/sizes.h"
 #include "storage_server/session/caller.h"
 #include "storage_server/session/client_table.h"
 #include "storage_server/session/memory_budget.h"
@@ -63,10 +65,12 @@ struct sluice_storage_server {
     struct sluice_client_table clients;
     struct sluice_stats stats;
     struct sluice_relist *relist;
+    struct sluice_size_reader *size_reader;
 
     struct sluice_fetch *fetch; /* the services, from here on */
     struct sluice_offload offload;
     struct sluice_probe_service probe;
+    struct sluice_sizes_service sizes;
     struct sluice_transfer_service transfers;
     struct sluice_rpc_method methods[MAX_METHODS];
     struct sluice_rpc_server *rpc;
@@ -89,6 +93,7 @@ static size_t gather_methods(struct sluice_storage_server *server, bool has_data
     struct sluice_rpc_method *end = server->methods;
     end = sluice_offload_methods(&server->offload, end);
     end = sluice_list_methods(server->lists, end);
+    end = sluice_sizes_methods(&server->sizes, end);
     end = sluice_probe_methods(&server->probe, end);
     end = sluice_fetch_methods(server->fetch, end);
     end = sluice_health_methods(server->health, end);
@@ -251,6 +256,16 @@ static sluice_status create_services(struct sluice_storage_server *server,
         .stats = &server->stats,
         .seed = fresh_seed(),
     };
+    const struct sluice_size_reader_options sizes = {
+        .store = server->parts.store,
+        .num_threads = server->io_workers,
+        .parses_no_images = server->parts.decoders != NULL,
+    };
+    const sluice_status status = sluice_size_reader_create(&sizes, &server->size_reader, err);
+    if (status != SLUICE_OK)
+        return status;
+    server->sizes =
+        (struct sluice_sizes_service){.lists = server->lists, .reader = server->size_reader};
     const struct sluice_fetch_options fetch = {
         .lists = server->lists,
         .store = server->parts.store,
@@ -538,6 +553,7 @@ void sluice_storage_server_destroy(struct sluice_storage_server *server)
     sluice_workers_destroy(server->workers);
     sluice_watchdog_destroy(server->watchdog);
     sluice_rpc_server_destroy(server->rpc);
+    sluice_size_reader_destroy(server->size_reader);
     sluice_fetch_destroy(server->fetch);
     sluice_health_destroy(server->health);
     sluice_memory_budget_destroy(server->memory);

@@ -231,6 +231,7 @@ static void part_clear(struct part *part)
     sluice_pipeline_destroy(part->pipeline);
     free(part->ids);
     free(part->bucket_of);
+    free(part->sizes);
     free(part->choices);
 }
 

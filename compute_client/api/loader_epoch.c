@@ -313,6 +313,7 @@ static sluice_status begin(struct sluice_loader *loader, struct sluice_err *err)
         .pipeline = part->pipeline,
         .manifest = loader->manifest,
         .ids = part->ids,
+        .sizes = part->sizes,
         .chooser = chooser,
         .seed = o->seed,
         .schedule = (uint32_t)loader->start.epoch,

@@ -264,9 +264,7 @@ sluice_status loader_open_data(struct sluice_loader *loader, struct sluice_err *
         status = sluice_mix_ranges(&loader->mix, loader->manifest, loader->train.ids,
                                    loader->train.num_ids, loader->ranges, &loader->num_ranges, err);
     if (status == SLUICE_OK)
-        status = loader_find_sizes(loader, &loader->train, err);
-    if (status == SLUICE_OK)
-        status = loader_find_sizes(loader, &loader->val, err);
+        status = loader_find_sizes(loader, err);
     if (status == SLUICE_OK && loader->options.shuffle_shards > 0 && loader->train.num_ids > 0)
         status = sluice_shard_ends(loader->manifest, loader->train.ids, loader->train.num_ids,
                                    &loader->shard_ends, &loader->num_shards, err);

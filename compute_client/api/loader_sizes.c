@@ -1,22 +1,22 @@
 #include "compute_client/api/loader_state.h"
 
+#include "datasets/manifest/image_sizes.h"
+#include "image/orientation.h"
 #include "op/op.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-/* Outputs whose size follows from the image, by the sizes in the list: aspect buckets, whose
- * batches are of one bucket each (order/bucket_order.h), and images of sizes of their own. */
+/* Outputs whose size follows from the image: aspect buckets, whose batches are of one bucket each
+ * (order/bucket_order.h), and images of sizes of their own. */
+
+/* The size that counts for an image without one (datasets/manifest/image_sizes.h), whose sample is
+ * an error later: a square. */
+static const struct sluice_size no_size = {256, 256};
 
 static sluice_status check_settings(const struct sluice_loader *loader, const struct part *part,
                                     struct sluice_err *err)
 {
-    const char *flag = part == &loader->val ? "val-pipeline" : "pipeline";
-    if (sluice_pipeline_is_upright(part->pipeline))
-        return sluice_fail(err, SLUICE_E_INVALID,
-                           "--%s has exif_transpose and ends in sizes that follow from the image: "
-                           "the list has the sizes of images before they are turned",
-                           flag);
     if (part == &loader->train && loader->options.is_profiling)
         return sluice_fail(err, SLUICE_E_INVALID,
                            "--profiling: a pipeline that ends in sizes which follow from the image "
@@ -24,20 +24,86 @@ static sluice_status check_settings(const struct sluice_loader *loader, const st
     return SLUICE_OK;
 }
 
-/* The size of a sample's image by the list. */
-static sluice_status size_of(const struct sluice_loader *loader, uint32_t id,
-                             struct sluice_size *size, struct sluice_err *err)
+/* --- sizes of the decoded images --- */
+
+static bool needs_sizes(const struct part *part)
 {
-    const struct sluice_manifest_entry entry = sluice_manifest_at(loader->manifest, id);
-    if (entry.width == 0 || entry.height == 0 || entry.width > SLUICE_MAX_IMAGE_SIDE ||
-        entry.height > SLUICE_MAX_IMAGE_SIDE)
-        return sluice_fail(err, SLUICE_E_INVALID,
-                           "the pipeline needs the size of each image, and the list has none for "
-                           "%s: run offload_dataset index on the dataset",
-                           entry.path);
-    *size = (struct sluice_size){entry.width, entry.height};
+    return part->num_ids > 0 && sluice_pipeline_u8_bytes(part->pipeline) == 0;
+}
+
+/* Reads what the list does not say, on this machine or by the servers. */
+static sluice_status read_sizes(struct sluice_loader *loader, bool is_upright,
+                                struct sluice_image_sizes **sizes, struct sluice_err *err)
+{
+    const struct sluice_manifest *manifest = loader->manifest;
+    struct sluice_image_sizes *made = NULL;
+    sluice_status status = sluice_image_sizes_create(manifest->num_entries, is_upright, &made, err);
+    if (status != SLUICE_OK)
+        return status;
+    status = loader->servers
+                 ? sluice_servers_read_sizes(loader->servers, manifest->num_entries, made, err)
+                 : sluice_image_sizes_read_folders(made, manifest, &loader->options.dirs,
+                                                   &loader->is_stopped, err);
+    if (status == SLUICE_OK)
+        *sizes = made;
+    else
+        sluice_image_sizes_destroy(made);
+    return status;
+}
+
+/* As the part's pipeline decodes the images. */
+static sluice_status take_sizes(struct part *part, const struct sluice_image_sizes *sizes,
+                                size_t num, struct sluice_err *err)
+{
+    part->sizes = malloc(num * sizeof(*part->sizes));
+    if (!part->sizes)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the sizes of %zu images", num);
+    for (size_t i = 0; i < num; i++) {
+        struct sluice_image_size size;
+        (void)sluice_image_sizes_get(sizes, i, &size);
+        const bool is_turned = sluice_pipeline_is_upright(part->pipeline) &&
+                               sluice_orientation_swaps(size.orientation);
+        part->sizes[i] = size.width == 0 ? no_size
+                         : is_turned     ? (struct sluice_size){size.height, size.width}
+                                         : (struct sluice_size){size.width, size.height};
+    }
     return SLUICE_OK;
 }
+
+/* Sets the sizes of both parts where the list does not say them. */
+static sluice_status find_image_sizes(struct sluice_loader *loader, struct sluice_err *err)
+{
+    const size_t num = loader->manifest->num_entries;
+    struct part *parts[] = {&loader->train, &loader->val};
+    struct sluice_image_sizes *sizes = NULL;
+    bool is_needed = false, is_upright = false;
+    sluice_status status = SLUICE_OK;
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(parts); i++) {
+        if (!needs_sizes(parts[i]))
+            continue;
+        is_needed = true;
+        is_upright = is_upright || sluice_pipeline_is_upright(parts[i]->pipeline);
+    }
+    if (is_needed && sluice_image_sizes_are_missing(loader->manifest, is_upright))
+        status = read_sizes(loader, is_upright, &sizes, err);
+    for (size_t i = 0; sizes && status == SLUICE_OK && i < SLUICE_ARRAY_LEN(parts); i++) {
+        if (needs_sizes(parts[i]))
+            status = take_sizes(parts[i], sizes, num, err);
+    }
+    sluice_image_sizes_destroy(sizes);
+    return status;
+}
+
+static struct sluice_size size_of(const struct sluice_loader *loader, const struct part *part,
+                                  uint32_t id)
+{
+    if (part->sizes)
+        return part->sizes[id];
+    const struct sluice_manifest_entry entry = sluice_manifest_at(loader->manifest, id);
+    return (struct sluice_size){entry.width, entry.height};
+}
+
+/* --- what follows from them --- */
 
 static sluice_status find_buckets(struct sluice_loader *loader, struct part *part,
                                   struct sluice_err *err)
@@ -46,10 +112,7 @@ static sluice_status find_buckets(struct sluice_loader *loader, struct part *par
     if (!part->bucket_of)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu samples", part->num_ids);
     for (size_t i = 0; i < part->num_ids; i++) {
-        struct sluice_size size;
-        const sluice_status status = size_of(loader, part->ids[i], &size, err);
-        if (status != SLUICE_OK)
-            return status;
+        const struct sluice_size size = size_of(loader, part, part->ids[i]);
         part->bucket_of[i] =
             (uint8_t)sluice_pipeline_bucket_of(part->pipeline, size.width, size.height);
     }
@@ -87,10 +150,7 @@ static sluice_status find_batch_bytes(struct sluice_loader *loader, struct part 
     if (!bytes)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu samples", part->num_ids);
     for (size_t i = 0; status == SLUICE_OK && i < part->num_ids; i++) {
-        struct sluice_size size = {0};
-        status = size_of(loader, part->ids[i], &size, err);
-        if (status != SLUICE_OK)
-            break;
+        struct sluice_size size = size_of(loader, part, part->ids[i]);
         size = sluice_pipeline_size_at(part->pipeline, end, size.width, size.height);
         const uint64_t pixels = (uint64_t)size.width * size.height;
         bytes[i] = (size_t)pixels * 3;
@@ -115,17 +175,24 @@ static sluice_status find_batch_bytes(struct sluice_loader *loader, struct part 
     return status;
 }
 
-sluice_status loader_find_sizes(struct sluice_loader *loader, struct part *part,
-                                struct sluice_err *err)
+sluice_status loader_find_sizes(struct sluice_loader *loader, struct sluice_err *err)
 {
-    part->num_buckets = sluice_pipeline_num_buckets(part->pipeline);
-    if (sluice_pipeline_u8_bytes(part->pipeline) > 0)
-        return SLUICE_OK;
-    const sluice_status status = check_settings(loader, part, err);
-    if (status != SLUICE_OK)
-        return status;
-    return part->num_buckets > 0 ? find_buckets(loader, part, err)
-                                 : find_batch_bytes(loader, part, err);
+    struct part *parts[] = {&loader->train, &loader->val};
+    sluice_status status = SLUICE_OK;
+    for (size_t i = 0; status == SLUICE_OK && i < SLUICE_ARRAY_LEN(parts); i++) {
+        parts[i]->num_buckets = sluice_pipeline_num_buckets(parts[i]->pipeline);
+        if (needs_sizes(parts[i]))
+            status = check_settings(loader, parts[i], err);
+    }
+    if (status == SLUICE_OK)
+        status = find_image_sizes(loader, err);
+    for (size_t i = 0; status == SLUICE_OK && i < SLUICE_ARRAY_LEN(parts); i++) {
+        if (parts[i]->num_buckets > 0)
+            status = find_buckets(loader, parts[i], err);
+        else if (needs_sizes(parts[i]))
+            status = find_batch_bytes(loader, parts[i], err);
+    }
+    return status;
 }
 
 sluice_status loader_check_batches(const struct sluice_loader *loader,
@@ -138,10 +205,9 @@ sluice_status loader_check_batches(const struct sluice_loader *loader,
     if (!sluice_row_has_own_size(part->pipeline))
         return SLUICE_OK;
     for (size_t i = 0; i < num_items; i++) {
-        const struct sluice_manifest_entry entry =
-            sluice_manifest_at(loader->manifest, part->ids[items[i].position]);
+        const struct sluice_size of = size_of(loader, part, part->ids[items[i].position]);
         const struct sluice_size size =
-            sluice_pipeline_size_at(part->pipeline, end, entry.width, entry.height);
+            sluice_pipeline_size_at(part->pipeline, end, of.width, of.height);
         bytes = i % loader->options.batch_size == 0 ? 0 : bytes;
         bytes += (size_t)size.width * size.height * 3;
         if (bytes > part->batch_bytes)

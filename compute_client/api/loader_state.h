@@ -43,8 +43,11 @@ struct part {
     size_t num_ids, num_total; /* after and before --limit-samples */
     unsigned num_buckets;      /* of the pipeline; 0: all rows have one size */
     uint8_t *bucket_of;        /* by position; NULL without buckets */
-    uint64_t num_batches;      /* of epoch 0, with buckets */
-    size_t batch_bytes;        /* of the largest batch, if images end in sizes of their own */
+    /* Sizes of decoded images, by sample id, if those of results follow from them and the list does
+     * not say them; else NULL. */
+    struct sluice_size *sizes;
+    uint64_t num_batches; /* of epoch 0, with buckets */
+    size_t batch_bytes;   /* of the largest batch, if images end in sizes of their own */
     struct sluice_choice *choices;
     struct sluice_source *source;
 };
@@ -152,9 +155,9 @@ SLUICE_MUST_USE sluice_status loader_make_prefetcher(struct sluice_loader *loade
 SLUICE_MUST_USE sluice_status loader_make_source(struct sluice_loader *loader, struct part *part,
                                                  struct sluice_err *err);
 
-/* Finds the bucket of each sample of the part if its pipeline has buckets, or the bytes of the
- * largest batch if images end in sizes of their own. */
-SLUICE_MUST_USE sluice_status loader_find_sizes(struct sluice_loader *loader, struct part *part,
+/* Finds the bucket of each sample of the parts whose pipelines have buckets, or the bytes of the
+ * largest batch of those whose images end in sizes of their own. */
+SLUICE_MUST_USE sluice_status loader_find_sizes(struct sluice_loader *loader,
                                                 struct sluice_err *err);
 /* Whether each batch of loader->part with these items keeps within batch_bytes. */
 SLUICE_MUST_USE sluice_status loader_check_batches(const struct sluice_loader *loader,

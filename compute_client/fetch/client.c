@@ -244,8 +244,7 @@ bool sluice_client_is_passing(enum sluice_rpc_code code)
     }
 }
 
-/* Waits; returns false if the client was stopped. */
-static bool wait_ns(struct sluice_client *client, uint64_t ns)
+bool sluice_client_wait(struct sluice_client *client, uint64_t ns)
 {
     const uint64_t until_ns = sluice_clock_ns() + ns;
     bool has_time = true;
@@ -403,7 +402,7 @@ sluice_status sluice_client_call_for(struct sluice_client *client, double patien
         } else if (is_passing) {
             sluice_client_tell_lost(client, now, cause.text, false);
         }
-        if (!wait_ns(client, wait))
+        if (!sluice_client_wait(client, wait))
             return sluice_fail(err, SLUICE_E_CLOSED, "stopped while waiting for %s",
                                client->target);
     }

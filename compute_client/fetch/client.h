@@ -12,8 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The connection to one storage server, and all calls to it except Fetch: Hello, ListSamples, Stats
- * and Probe.
+/* The connection to one storage server, and all calls to it except Fetch: Hello, ListSamples,
+ * ListSizes, Stats and Probe.
  *
  * If the server cannot be reached, a call is retried with exponential backoff (retry.h) for
  * `retry_for_s` seconds.  The first failure, and each new cause, is logged as a warning at once,
@@ -29,6 +29,7 @@
 #define SLUICE_CLIENT_REFUSALS 3
 
 struct sluice_client;
+struct sluice_wire_image_size;
 struct sluice_wire_stats;
 
 struct sluice_client_options {
@@ -127,6 +128,20 @@ SLUICE_MUST_USE sluice_status sluice_client_list(struct sluice_client *client,
                                                  const struct sluice_server_info *server,
                                                  struct sluice_manifest **manifest,
                                                  struct sluice_err *err);
+
+/* Gets the sizes of rows [first_row, first_row + num) of a server's list. */
+typedef void sluice_client_sizes_fn(void *ctx, uint64_t first_row,
+                                    const struct sluice_wire_image_size *sizes, size_t num);
+
+/* Asks the server for the sizes of all images of its list, with retries, and calls on_sizes for
+ * parts of it, by rising rows.  The server reads the headers of files whose sizes its list does not
+ * say, which may take minutes.  is_upright: with orientations.  SLUICE_E_INVALID: the server reads
+ * no headers, or its list has changed since Hello. */
+SLUICE_MUST_USE sluice_status sluice_client_read_sizes(struct sluice_client *client,
+                                                       const struct sluice_server_info *server,
+                                                       bool is_upright,
+                                                       sluice_client_sizes_fn *on_sizes, void *ctx,
+                                                       struct sluice_err *err);
 
 struct sluice_client_probed {
     double link_bytes_per_s;

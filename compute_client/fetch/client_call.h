@@ -3,7 +3,7 @@
 
 #include "compute_client/fetch/client.h"
 
-/* Private to client.c and client_streams.c: retries of a call. */
+/* Private to client.c, client_sizes.c and client_streams.c: retries of a call. */
 
 /* One attempt.  Sets *is_passing, which is initially false, if the failure is transient. */
 typedef sluice_status sluice_client_attempt_fn(struct sluice_client *client, void *ctx,
@@ -19,5 +19,8 @@ SLUICE_MUST_USE sluice_status sluice_client_call_for(struct sluice_client *clien
                                                      double patience_s,
                                                      sluice_client_attempt_fn *attempt, void *ctx,
                                                      struct sluice_err *err);
+
+/* Waits; false: the client was stopped. */
+bool sluice_client_wait(struct sluice_client *client, uint64_t ns);
 
 #endif

@@ -38,6 +38,7 @@
  * lock: guards the same set for stop(), and the states of calls.  Nested in it: sluice_client.lock.
  */
 
+struct sluice_image_sizes;
 struct sluice_servers;
 
 /* The addresses of `name` in any order, as "10.0.0.1:50051"; at most `most`.  SLUICE_E_IO. */
@@ -101,6 +102,12 @@ SLUICE_MUST_USE sluice_status sluice_servers_probe(struct sluice_servers *server
  */
 SLUICE_MUST_USE sluice_status sluice_servers_cpu(struct sluice_servers *servers, double *cpu_s,
                                                  struct sluice_err *err);
+
+/* Fills in the sizes of the images of the list that open() gave, of `num` samples, from one replica
+ * of each shard (sluice_client_read_sizes()).  Progress is logged. */
+SLUICE_MUST_USE sluice_status sluice_servers_read_sizes(struct sluice_servers *servers, size_t num,
+                                                        struct sluice_image_sizes *sizes,
+                                                        struct sluice_err *err);
 
 /* A source over them (replicas.h), of which there may be SLUICE_SERVERS_MAX_SOURCES; client,
  * dataset_id and events of `options` are not used. */

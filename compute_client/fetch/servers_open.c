@@ -1,10 +1,13 @@
 #include "base/clock.h"
 #include "base/cond.h"
 #include "base/log.h"
+#include "base/progress.h"
 #include "compute_client/fetch/servers_state.h"
 #include "compute_client/fetch/tuning.h"
 #include "compute_client/loader/source/retry.h"
+#include "datasets/manifest/image_sizes.h"
 #include "datasets/manifest/join.h"
+#include "wire/wire.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -388,4 +391,117 @@ sluice_status sluice_servers_open(struct sluice_servers *servers,
     *info = of_all;
     *manifest = merged;
     return SLUICE_OK;
+}
+
+/* --- sizes --- */
+
+/* One table that the calls of all shards fill in. */
+struct sizing {
+    struct sluice_image_sizes *sizes; /* of the whole list */
+    uint32_t **row_of;                /* in it, by shard and row of the shard; NULL: the same row */
+    struct sluice_progress progress;  /* under the servers' lock, like the next */
+    uint64_t num_done;
+};
+
+static void take_sizes(void *ctx, uint64_t first_row, const struct sluice_wire_image_size *sizes,
+                       size_t num)
+{
+    const struct call *call = ctx;
+    struct sluice_servers *s = call->servers;
+    struct sizing *sizing = call->sizing;
+    const uint32_t *row_of = sizing->row_of ? sizing->row_of[call->shard - s->shards] : NULL;
+    for (size_t i = 0; i < num; i++) {
+        const struct sluice_image_size size = {sizes[i].width, sizes[i].height,
+                                               sizes[i].orientation};
+        const size_t row = (size_t)first_row + i;
+        sluice_image_sizes_set(sizing->sizes, row_of ? row_of[row] : row, &size);
+    }
+    pthread_mutex_lock(&s->lock);
+    sizing->num_done += num;
+    sluice_progress_update(&sizing->progress, sizing->num_done, NULL);
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* From the first replica that has them. */
+static void call_sizes(struct call *call)
+{
+    const struct sluice_servers *s = call->servers;
+    const bool is_upright = sluice_image_sizes_is_upright(call->sizing->sizes);
+    call->status = SLUICE_E_IO;
+    for (size_t i = 0; i < s->num && call->status == SLUICE_E_IO; i++) {
+        const struct server *server = s->at[i];
+        if (!server->has_answered || &s->shards[server->item->shard] != call->shard)
+            continue;
+        call->err = (struct sluice_err){0};
+        call->status = sluice_client_read_sizes(server->client, &server->info, is_upright,
+                                                take_sizes, call, &call->err);
+    }
+}
+
+/* The inverse of s->places. */
+static uint32_t **find_rows(const struct sluice_servers *s, size_t num)
+{
+    uint32_t **row_of = calloc(s->num_shards, sizeof(*row_of));
+    uint32_t *rows = row_of ? malloc((num + 1) * sizeof(*rows)) : NULL;
+    if (!rows) {
+        free(row_of);
+        return NULL;
+    }
+    size_t *counts = calloc(s->num_shards + 1, sizeof(*counts));
+    if (!counts) {
+        free(rows);
+        free(row_of);
+        return NULL;
+    }
+    for (size_t i = 0; i < num; i++)
+        counts[s->places[i].part]++;
+    for (size_t shard = 0, begin = 0; shard < s->num_shards; begin += counts[shard++])
+        row_of[shard] = rows + begin;
+    for (size_t i = 0; i < num; i++)
+        row_of[s->places[i].part][s->places[i].row] = (uint32_t)i;
+    free(counts);
+    return row_of;
+}
+
+static void tell_without_size(const struct sluice_image_sizes *sizes, size_t num)
+{
+    struct sluice_image_size size;
+    size_t num_without = 0;
+    for (size_t i = 0; i < num; i++)
+        num_without += sluice_image_sizes_get(sizes, i, &size) && size.width == 0;
+    if (num_without > 0)
+        sluice_log(SLUICE_LOG_WARN,
+                   "%zu of %zu images have no size that can be read; the server's log says why",
+                   num_without, num);
+}
+
+sluice_status sluice_servers_read_sizes(struct sluice_servers *servers, size_t num,
+                                        struct sluice_image_sizes *sizes, struct sluice_err *err)
+{
+    struct sluice_servers *s = servers;
+    struct sizing sizing = {.sizes = sizes};
+    struct call *calls = calloc(s->num_shards, sizeof(*calls));
+    sizing.row_of = calls && s->places ? find_rows(s, num) : NULL;
+    if (!calls || (s->places && !sizing.row_of)) {
+        free(calls);
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the sizes of %zu images", num);
+    }
+    for (size_t i = 0; i < s->num_shards; i++)
+        calls[i] = (struct call){
+            .run = call_sizes, .servers = s, .shard = &s->shards[i], .sizing = &sizing};
+    sluice_progress_start(&sizing.progress, "reading sizes", num);
+    servers_start_calls(calls, s->num_shards);
+    servers_join_calls(calls, s->num_shards);
+    sluice_progress_end(&sizing.progress, sizing.num_done);
+    tell_without_size(sizes, num);
+    sluice_status status = SLUICE_OK;
+    for (size_t i = 0; status == SLUICE_OK && i < s->num_shards; i++) {
+        if (calls[i].status != SLUICE_OK)
+            status = sluice_fail(err, calls[i].status, "%s", calls[i].err.text);
+    }
+    if (sizing.row_of)
+        free(sizing.row_of[0]);
+    free(sizing.row_of);
+    free(calls);
+    return status;
 }

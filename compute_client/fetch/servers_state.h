@@ -10,6 +10,8 @@
 /* Private to servers.c (the set, and calls to all of it), servers_open.c (what they say at the
  * start) and servers_follow.c (sources, and names that change). */
 
+struct sizing;
+
 struct server {
     struct sluice_client *client;
     const struct sluice_host_item *item;
@@ -74,6 +76,7 @@ struct call {
     uint64_t max_bytes;
     struct sluice_client_probed probed;
     double cpu_s;
+    struct sizing *sizing;
 };
 
 /* --- servers.c --- */

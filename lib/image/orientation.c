@@ -83,6 +83,27 @@ uint32_t sluice_image_orientation(const struct sluice_image_info *info, const ui
     }
 }
 
+/* PNGs and WebPs may have their EXIF behind the pixels. */
+bool sluice_image_head_has_orientation(const struct sluice_image_info *info, const uint8_t *bytes,
+                                       size_t len, uint64_t file_bytes)
+{
+    if (len >= file_bytes)
+        return true;
+    if (info->format != SLUICE_IMAGE_JPEG)
+        return info->format != SLUICE_IMAGE_PNG && info->format != SLUICE_IMAGE_WEBP;
+    size_t pos = 2;
+    struct sluice_jpeg_segment segment;
+    while (sluice_jpeg_next_segment(bytes, len, &pos, &segment)) {
+        if (segment.marker == 0xDA)
+            return true;
+        if (!segment.is_whole)
+            return false;
+        if (segment.marker == 0xE1 && segment.len >= 6 && memcmp(segment.body, "Exif\0", 5) == 0)
+            return true;
+    }
+    return false;
+}
+
 struct sluice_box sluice_orientation_stored_box(uint32_t orientation, const struct sluice_box *box,
                                                 uint32_t width, uint32_t height)
 {

@@ -18,6 +18,11 @@ bool sluice_orientation_swaps(uint32_t orientation);
 uint32_t sluice_image_orientation(const struct sluice_image_info *info, const uint8_t *bytes,
                                   size_t len);
 
+/* Whether the first `len` bytes of a file of file_bytes bytes settle its orientation: then
+ * sluice_image_orientation() gives for them what it gives for the whole file. */
+bool sluice_image_head_has_orientation(const struct sluice_image_info *info, const uint8_t *bytes,
+                                       size_t len, uint64_t file_bytes);
+
 /* Maps a box of the upright image to the box of the stored image of width x height pixels. */
 struct sluice_box sluice_orientation_stored_box(uint32_t orientation, const struct sluice_box *box,
                                                 uint32_t width, uint32_t height);

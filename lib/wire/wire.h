@@ -24,7 +24,7 @@
  * docs/PROTOCOL.md lists what else is rejected, and what later versions may send.
  *
  * A message whose hash does not match was damaged in transit: SLUICE_E_IO, worth a retry.  `get`
- * checks the hashes of HelloReply, ListSamplesReply and FetchRequest; two functions below check a
+ * checks the hashes of HelloReply, ListSamplesReply, ListSizesReply and FetchRequest; two functions below check a
  * FetchReply and its samples.
  *
  * `put` appends to *message (start from {0}); if it fails (SLUICE_E_NO_MEMORY), *message is
@@ -38,6 +38,7 @@
 
 #define SLUICE_METHOD_HELLO "/sluice.v1.Offload/Hello"
 #define SLUICE_METHOD_LIST_SAMPLES "/sluice.v1.Offload/ListSamples"
+#define SLUICE_METHOD_LIST_SIZES "/sluice.v1.Offload/ListSizes"
 #define SLUICE_METHOD_FETCH "/sluice.v1.Offload/Fetch"
 #define SLUICE_METHOD_PROBE "/sluice.v1.Offload/Probe"
 #define SLUICE_METHOD_STATS "/sluice.v1.Offload/Stats"
@@ -136,6 +137,35 @@ SLUICE_MUST_USE sluice_status sluice_wire_put_list_reply(const struct sluice_wir
 SLUICE_MUST_USE sluice_status sluice_wire_get_list_reply(const struct sluice_message *message,
                                                          struct sluice_wire_list *list,
                                                          struct sluice_err *err);
+
+/* --- ListSizes --- */
+
+struct sluice_wire_sizes_request {
+    char dataset_id[33];
+    uint64_t first_row;
+    bool is_upright;
+};
+
+struct sluice_wire_image_size {
+    uint16_t width, height; /* both or none are 0 */
+    uint8_t orientation;    /* 1 to 8 */
+};
+/* The most of one message. */
+#define SLUICE_WIRE_MAX_SIZES (1u << 16)
+
+SLUICE_MUST_USE sluice_status
+sluice_wire_put_sizes_request(const struct sluice_wire_sizes_request *request,
+                              struct sluice_message *message, struct sluice_err *err);
+SLUICE_MUST_USE sluice_status
+sluice_wire_get_sizes_request(const struct sluice_message *message,
+                              struct sluice_wire_sizes_request *request, struct sluice_err *err);
+SLUICE_MUST_USE sluice_status
+sluice_wire_put_sizes_reply(const struct sluice_wire_image_size *sizes, size_t num,
+                            struct sluice_message *message, struct sluice_err *err);
+/* *sizes is new memory for *num of them. */
+SLUICE_MUST_USE sluice_status sluice_wire_get_sizes_reply(const struct sluice_message *message,
+                                                          struct sluice_wire_image_size **sizes,
+                                                          size_t *num, struct sluice_err *err);
 
 /* --- Fetch --- */
 

@@ -9,6 +9,7 @@
 enum {
     HELLO_REPLY_HASH = 14,
     LIST_REPLY_HASH = 6,
+    SIZES_REPLY_HASH = 2,
     FETCH_REQUEST_HASH = 7,
 };
 enum {

@@ -3,7 +3,9 @@
 #include "base/text.h"
 #include "wire/wire.h"
 
-/* The other replies that a client reads: lists, hellos and stats. */
+#include <stdlib.h>
+
+/* The other replies that a client reads: lists, sizes, hellos and stats. */
 
 static void list(const struct sluice_message *message)
 {
@@ -34,6 +36,14 @@ static void others(const struct sluice_message *message)
     if (sluice_wire_get_hello_reply(message, &hello, NULL) == SLUICE_OK) {
         FUZZ_CHECK(hello.forms < 1u << SLUICE_NUM_FORMS);
         sluice_wire_hello_clear(&hello);
+    }
+    struct sluice_wire_image_size *sizes;
+    size_t num;
+    if (sluice_wire_get_sizes_reply(message, &sizes, &num, NULL) == SLUICE_OK) {
+        FUZZ_CHECK(num <= SLUICE_WIRE_MAX_SIZES);
+        for (size_t i = 0; i < num; i++)
+            FUZZ_CHECK(sizes[i].orientation >= 1 && sizes[i].orientation <= 8);
+        free(sizes);
     }
     struct sluice_wire_stats stats;
     const sluice_status status = sluice_wire_get_stats_reply(message, &stats, NULL);

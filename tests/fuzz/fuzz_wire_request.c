@@ -53,6 +53,8 @@ static void others(const struct sluice_message *message)
         free(text);
     if (sluice_wire_get_health_request(message, &text, NULL) == SLUICE_OK)
         free(text);
+    struct sluice_wire_sizes_request sizes;
+    (void)!sluice_wire_get_sizes_request(message, &sizes, NULL);
     struct sluice_wire_data_request request;
     if (sluice_wire_get_data_request(message, &request, NULL) == SLUICE_OK)
         sluice_wire_data_request_clear(&request);

@@ -116,8 +116,6 @@ class OwnSizesTest(support.SetTest):
             self.load(python_tail=support.row_hash)
         with self.assertRaisesRegex(sluice.UnsupportedError, "gpu-decode: the GPU makes no batches whose sizes follow"):
             self.load(gpu_decode="on")
-        with self.assertRaisesRegex(sluice.InvalidError, "has exif_transpose and ends in sizes"):
-            self.load(pipeline="decode,exif_transpose,resize=80")
 
     def test_detection(self):
         """Shorter side 80, longer at most 133, flip: each row's boxes and keypoints are in its own pixels."""

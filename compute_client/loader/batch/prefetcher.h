@@ -111,6 +111,9 @@ struct sluice_epoch {
     const struct sluice_pipeline *pipeline;
     const struct sluice_manifest *manifest;
     const uint32_t *ids; /* sample ids of the subset, by position */
+    /* Sizes of decoded images, by sample id, where those of results follow from them; NULL: the
+     * manifest's. */
+    const struct sluice_size *sizes;
     struct sluice_chooser chooser;
     uint64_t seed;
     uint32_t schedule; /* epoch of the training; in draw keys if the pipeline has a schedule */

@@ -6,12 +6,14 @@
 
 /* The next batch, before its first item is requested: its rows, and their sizes and places. */
 
-/* The size in which a sample ends, by the list. */
+/* The size in which a sample ends. */
 static struct sluice_size end_size(const struct sluice_epoch *epoch, uint32_t sample_id)
 {
     const struct sluice_manifest_entry entry = sluice_manifest_at(epoch->manifest, sample_id);
+    const struct sluice_size size =
+        epoch->sizes ? epoch->sizes[sample_id] : (struct sluice_size){entry.width, entry.height};
     return sluice_pipeline_size_at(epoch->pipeline, sluice_pipeline_u8_split(epoch->pipeline),
-                                   entry.width, entry.height);
+                                   size.width, size.height);
 }
 
 size_t prefetcher_expected_bytes(const struct sluice_prefetcher *prefetcher)

@@ -417,7 +417,7 @@ TEST(a_probe_sends_what_it_was_asked_for)
 TEST(a_request_that_is_none_is_refused)
 {
     static const char *const methods[] = {SLUICE_METHOD_HELLO, SLUICE_METHOD_LIST_SAMPLES,
-                                          SLUICE_METHOD_PROBE};
+                                          SLUICE_METHOD_LIST_SIZES, SLUICE_METHOD_PROBE};
     struct fixture f = fixture_init();
     fixture_start(&f);
     for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++) {

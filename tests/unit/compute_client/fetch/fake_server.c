@@ -84,7 +84,7 @@ struct fake_server {
 
     /* The completion thread's. */
     struct sluice_scratch *scratch;
-    unsigned lost, garbled, hellos, lists_lost, lists_damaged;
+    unsigned sizes_asked, lost, garbled, hellos, lists_lost, lists_damaged;
     uint64_t replies;
 
     /* Constant. */
@@ -464,6 +464,29 @@ static void fetch_done(void *ctx, struct sluice_rpc_call *call)
     free(fetch);
 }
 
+/* Every other reply has no sizes yet, and the others two. */
+static void sizes_message(void *ctx, struct sluice_rpc_call *call, struct sluice_message *message)
+{
+    struct fake_server *s = ctx;
+    const size_t num_samples = s->options.dataset->num_samples;
+    struct sluice_wire_sizes_request request;
+    struct sluice_wire_image_size sizes[16];
+    struct sluice_message reply = {0};
+    REQUIRE(sluice_wire_get_sizes_request(message, &request, NULL));
+    REQUIRE_TRUE(request.first_row < num_samples && strcmp(request.dataset_id, s->dataset_id) == 0);
+    size_t num = 0;
+    s->sizes_asked++;
+    for (uint64_t row = request.first_row; s->sizes_asked % 2 == 0 && num < 2 && row < num_samples;)
+        sizes[num++] = (struct sluice_wire_image_size){
+            (uint16_t)(100 + row++), (uint16_t)s->options.sizes_height, request.is_upright ? 6 : 1};
+    for (unsigned i = 0;
+         num > 0 && request.first_row + num >= num_samples && i < s->options.sizes_extra; i++)
+        sizes[num++] = (struct sluice_wire_image_size){1, 1, 1};
+    REQUIRE(sluice_wire_put_sizes_reply(sizes, num, &reply, NULL));
+    (void)sluice_rpc_call_send(call, &reply);
+    sluice_rpc_call_finish(call, SLUICE_RPC_OK, NULL);
+}
+
 static void call_done(void *ctx, struct sluice_rpc_call *call)
 {
     (void)ctx, (void)call;
@@ -481,6 +504,7 @@ struct fake_server *fake_server_start(const struct fake_server_options *options)
          .on_message = fetch_message,
          .on_half_close = fetch_half_close,
          .on_done = fetch_done},
+        {.path = SLUICE_METHOD_LIST_SIZES, .on_message = sizes_message, .on_done = call_done},
     };
     struct fake_server *s = calloc(1, sizeof(*s));
     pthread_mutex_init(&s->lock, NULL);
@@ -499,7 +523,7 @@ struct fake_server *fake_server_start(const struct fake_server_options *options)
         .listen = listen,
         .num_threads = 1,
         .methods = methods,
-        .num_methods = sizeof(methods) / sizeof(methods[0]),
+        .num_methods = sizeof(methods) / sizeof(methods[0]) - !options->lists_sizes,
         .ctx = s,
     };
     struct sluice_err err = {0};

@@ -76,6 +76,9 @@ struct fake_server_options {
     const char *list_fields; /* what the list says of fields; its rows have none.  NULL: nothing */
     unsigned list_extra;     /* messages with rows beyond the last */
     bool ignores_credit;
+    bool lists_sizes; /* row i of its list is an image of 100 + i x sizes_height pixels */
+    uint32_t sizes_height;
+    unsigned sizes_extra; /* rows beyond the last, in the last reply */
 };
 
 struct fake_server_stats {

@@ -1,5 +1,6 @@
 #include "compute_client/fetch/servers.h"
 
+#include "datasets/manifest/image_sizes.h"
 #include "fake_server.h"
 #include "support/capture.h"
 #include "support/test.h"
@@ -360,6 +361,39 @@ TEST(a_server_that_cannot_say_the_size_of_images_is_refused_where_geometry_needs
     CHECK_OK(o.status);
     opened_close(&o, NULL);
     fake_server_stop(old);
+}
+
+TEST(sizes_of_shards_come_to_their_rows)
+{
+    struct fake_dataset parts[2] = {part_of(0, 2), part_of(1, 2)};
+    struct fake_server *servers[2];
+    const char *shards[2];
+    for (unsigned i = 0; i < 2; i++) {
+        servers[i] = fake_server_start(&(struct fake_server_options){
+            .dataset = &parts[i], .has_hashes = true, .lists_sizes = true, .sizes_height = 7 + i});
+        shards[i] = fake_server_target(servers[i]);
+    }
+    for (unsigned num_shards = 1; num_shards <= 2; num_shards++) {
+        struct opened o = open_them(shards, num_shards, 0);
+        struct sluice_image_sizes *sizes = NULL;
+        const size_t num = o.manifest->num_entries;
+        CU_ASSERT_EQUAL(num, num_shards * NUM_SAMPLES / 2);
+        REQUIRE_OK(sluice_image_sizes_create(num, num_shards == 2, &sizes, NULL));
+        CHECK_OK(sluice_servers_read_sizes(o.servers, num, sizes, NULL));
+        for (size_t i = 0; i < num; i++) {
+            struct sluice_image_size size;
+            CU_ASSERT_FATAL(sluice_image_sizes_get(sizes, i, &size));
+            CU_ASSERT_EQUAL(size.width, 100 + i / num_shards);
+            CU_ASSERT_EQUAL(size.height, 7 + i % num_shards);
+            CU_ASSERT_EQUAL(size.orientation, num_shards == 2 ? 6 : 1);
+        }
+        sluice_image_sizes_destroy(sizes);
+        opened_close(&o, NULL);
+    }
+    for (unsigned i = 0; i < 2; i++) {
+        fake_server_stop(servers[i]);
+        fake_dataset_clear(&parts[i]);
+    }
 }
 
 TEST(another_pipeline_is_refused_at_once)
