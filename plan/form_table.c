@@ -31,12 +31,14 @@ enum column {
     BYTES,
     STORAGE_S,
     COMPUTE_S,
+    VIEW_PIXELS, /* where there are several views */
     NUM_COLUMNS,
 };
 
 static const char *const columns[NUM_COLUMNS] = {
-    "index",       "epoch",      "file_bytes",  "width",  "height", "coding",    "top",      "left",
-    "crop_height", "crop_width", "output_size", "choice", "bytes",  "storage_s", "compute_s"};
+    "index", "epoch",     "file_bytes",  "width",      "height",      "coding",
+    "top",   "left",      "crop_height", "crop_width", "output_size", "choice",
+    "bytes", "storage_s", "compute_s",   "view_pixels"};
 
 void sluice_form_table_clear(struct sluice_form_table *table)
 {
@@ -69,13 +71,23 @@ struct printed {
     const struct sluice_choices *choices;
 };
 
+static bool has_views(const struct sluice_form_table *table)
+{
+    bool has = false;
+    for (size_t i = 0; i < table->num_rows && !has; i++)
+        has = table->rows[i].facts.view_pixels > 0;
+    return has;
+}
+
 static void print_table(FILE *file, const void *ctx)
 {
     const struct printed *printed = ctx;
     const struct sluice_form_table *table = printed->table;
+    const bool with_views = has_views(table);
+    const int num_columns = with_views ? NUM_COLUMNS : VIEW_PIXELS;
     fputs(FIRST_LINE "\n", file);
-    for (int c = 0; c < NUM_COLUMNS; c++)
-        fprintf(file, "%s%s", columns[c], c + 1 < NUM_COLUMNS ? ";" : "\n");
+    for (int c = 0; c < num_columns; c++)
+        fprintf(file, "%s%s", columns[c], c + 1 < num_columns ? ";" : "\n");
     for (size_t i = 0; i < table->num_rows; i++) {
         const struct sluice_form_row *row = &table->rows[i];
         const struct sluice_sample_facts *facts = &row->facts;
@@ -87,6 +99,8 @@ static void print_table(FILE *file, const void *ctx)
                 (unsigned long long)row->bytes);
         print_seconds(file, row->storage_s);
         print_seconds(file, row->compute_s);
+        if (with_views)
+            fprintf(file, ";%llu", (unsigned long long)facts->view_pixels);
         fputc('\n', file);
     }
 }
@@ -174,7 +188,18 @@ static sluice_status read_row(const struct sluice_csv *csv, const struct sluice_
         status = read_optional_seconds(csv, STORAGE_S, &row->storage_s, err);
     if (status == SLUICE_OK)
         status = read_optional_seconds(csv, COMPUTE_S, &row->compute_s, err);
+    if (status == SLUICE_OK && csv->num_columns > VIEW_PIXELS)
+        status = sluice_csv_number(csv, VIEW_PIXELS, INT64_MAX, &facts->view_pixels, err);
     return status;
+}
+
+/* With the column of views, or else without; the error is that of without. */
+static sluice_status open_table(const char *path, struct sluice_csv *csv, struct sluice_err *err)
+{
+    if (sluice_csv_open(csv, path, FIRST_LINE, ';', columns, NUM_COLUMNS, NULL) == SLUICE_OK)
+        return SLUICE_OK;
+    sluice_csv_close(csv);
+    return sluice_csv_open(csv, path, FIRST_LINE, ';', columns, VIEW_PIXELS, err);
 }
 
 sluice_status sluice_form_table_read(const char *folder, const struct sluice_choices *choices,
@@ -186,7 +211,7 @@ sluice_status sluice_form_table_read(const char *folder, const struct sluice_cho
         return status;
     struct sluice_csv csv;
     struct sluice_form_table read = {0};
-    status = sluice_csv_open(&csv, path, FIRST_LINE, ';', columns, NUM_COLUMNS, err);
+    status = open_table(path, &csv, err);
     while (status == SLUICE_OK) {
         bool is_end;
         status = sluice_csv_next(&csv, &is_end, err);

@@ -13,10 +13,12 @@
  * that names the columns, and a line for each sample and choice, with ';' between fields:
  *
  *   index;epoch;file_bytes;width;height;coding;top;left;crop_height;crop_width;output_size;
- *   choice;bytes;storage_s;compute_s
+ *   choice;bytes;storage_s;compute_s[;view_pixels]
  *
  * index is the sample's place in the training subset; coding and choice are names
  * (image/codecs/coding.h, choices.h); "-" stands for values that were not measured.
+ * view_pixels is there if the pipeline has several views (sluice_sample_facts); a file of views that
+ * lacks it, as of earlier versions, counts as one of a single view.
  *
  * Threads: a table belongs to one thread at a time. */
 

@@ -139,6 +139,35 @@ TEST(learns_a_machine_from_many_samples)
     }
 }
 
+/* What a plan goes by after `offload_profile run` and `fit`, which read the measurements from a file. */
+TEST(a_table_that_was_written_and_read_fits_as_before)
+{
+    struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 4);
+    struct sluice_form_table table = measure(&rng, 60, SLUICE_CODING_JPEG_420, 2, 0.02), read;
+    for (size_t i = 0; i < table.num_rows; i++) { /* views that cost a nanosecond a pixel */
+        const struct sluice_form_row *first = &table.rows[i - i % SLUICE_TEST_CHOICES];
+        struct sluice_form_row *row = &table.rows[i];
+        row->facts.view_pixels =
+            row == first ? 300000 + sluice_rng_below(&rng, 2000000) : first->facts.view_pixels;
+        row->compute_s += 1e-9 * (double)row->facts.view_pixels;
+    }
+    REQUIRE_OK(sluice_form_table_write(sluice_test_dir(), sluice_test_choices(), &table, NULL));
+    REQUIRE_OK(sluice_form_table_read(sluice_test_dir(), sluice_test_choices(), &read, NULL));
+    const struct sluice_choice_model prior = sluice_test_model();
+    struct sluice_choice_model before, after;
+    REQUIRE_OK(sluice_choice_model_fit(&table, NULL, &prior, &before, NULL));
+    REQUIRE_OK(sluice_choice_model_fit(&read, NULL, &prior, &after, NULL));
+    for (unsigned c = 0; c < SLUICE_TEST_CHOICES; c++) {
+        const struct sluice_choice_quality a = try_on(&table, &before, c, SLUICE_COMPUTE_CPU),
+                                           b = try_on(&table, &after, c, SLUICE_COMPUTE_CPU);
+        CU_ASSERT(b.median < 0.1);
+        CU_ASSERT_DOUBLE_EQUAL(a.median, b.median, 1e-3);
+        CU_ASSERT_DOUBLE_EQUAL(a.sum, b.sum, 1e-3);
+    }
+    sluice_form_table_clear(&table);
+    sluice_form_table_clear(&read);
+}
+
 TEST(few_samples_move_the_prior_to_the_machines_speed)
 {
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 3);

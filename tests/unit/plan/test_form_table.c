@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-static struct sluice_form_table some_rows(void)
+static struct sluice_form_table some_rows(uint64_t view_pixels)
 {
     struct sluice_form_table table = {0};
     struct sluice_err err = {0};
@@ -19,7 +19,8 @@ static struct sluice_form_table some_rows(void)
                   .height = 375,
                   .coding = SLUICE_CODING_JPEG_420 | SLUICE_CODING_PROGRESSIVE,
                   .output_size = 224,
-                  .crop = {.top = 1, .left = 2, .height = 300, .width = 400}},
+                  .crop = {.top = 1, .left = 2, .height = 300, .width = 400},
+                  .view_pixels = view_pixels},
         .storage_s = 0.000123456,
         .compute_s = 2,
     };
@@ -38,9 +39,9 @@ static bool is_same_time(double a, double b)
     return isnan(a) ? isnan(b) : fabs(a - b) < 1e-9;
 }
 
-TEST(what_is_written_is_read)
+static void check_written_and_read(uint64_t view_pixels)
 {
-    struct sluice_form_table table = some_rows(), read;
+    struct sluice_form_table table = some_rows(view_pixels), read;
     struct sluice_err err = {0};
     REQUIRE_OK(sluice_form_table_write(sluice_test_dir(), sluice_test_choices(), &table, &err));
     REQUIRE_OK(sluice_form_table_read(sluice_test_dir(), sluice_test_choices(), &read, &err));
@@ -62,10 +63,35 @@ TEST(what_is_written_is_read)
         CU_ASSERT_EQUAL(a->bytes, b->bytes);
         CU_ASSERT(is_same_time(a->storage_s, b->storage_s));
         CU_ASSERT(is_same_time(a->compute_s, b->compute_s));
+        CU_ASSERT_EQUAL(a->facts.view_pixels, view_pixels);
     }
     sluice_form_table_clear(&table);
     sluice_form_table_clear(&read);
     sluice_form_table_clear(&read);
+}
+
+TEST(what_is_written_is_read)
+{
+    check_written_and_read(UINT64_C(10) << 32);
+    check_written_and_read(0);
+}
+
+TEST(without_views_there_is_no_column_of_them)
+{
+    char path[1024];
+    size_t len;
+    snprintf(path, sizeof(path), "%s/" SLUICE_FORM_TABLE_FILE, sluice_test_dir());
+    for (unsigned i = 0; i < 2; i++) {
+        struct sluice_form_table table = some_rows(i);
+        REQUIRE_OK(sluice_form_table_write(sluice_test_dir(), sluice_test_choices(), &table, NULL));
+        char *text = (char *)sluice_test_read_file(path, &len);
+        char *names = strchr(text, '\n') + 1;
+        *strchr(names, '\n') = '\0';
+        CU_ASSERT_EQUAL(strstr(names, ";compute_s;view_pixels") != NULL, i == 1);
+        CU_ASSERT_EQUAL(strstr(names, "view_pixels") != NULL, i == 1);
+        free(text);
+        sluice_form_table_clear(&table);
+    }
 }
 
 TEST(refuses_what_it_would_not_write)
@@ -88,7 +114,7 @@ TEST(refuses_what_it_would_not_write)
         {"# sluice forms 1", "0;0;1;9;9;-;0;0;9;9;8;raw@0;1;-1;-\n", "storage_s"},
         {"# sluice forms 1", "0;0;1;9;9;-;0;0;9;9;8;raw@0;1;-;nan\n", "compute_s"},
         {"# sluice forms 1", "0;0;1;9;9;-;0;0;9;9;8;raw@0;1\n", "storage_s"},
-        {"# sluice forms 1", "0;0;1;9;9;-;0;0;9;9;8;raw@0;1;-;-;-\n", "more than"},
+        {"# sluice forms 1", "0;0;1;9;9;-;0;0;9;9;8;raw@0;1;-;-;0\n", "more than"},
     };
     char path[1024], text[1024];
     snprintf(path, sizeof(path), "%s/" SLUICE_FORM_TABLE_FILE, sluice_test_dir());
