@@ -38,12 +38,14 @@ def require(*modules):
             skip(f"python3-{name} is missing ({error})")
 
 
-def row_hash(pixels, label):
-    """Of a sample, as in compute_client/loader/order/digest.h: its u8 pixels [height, width, 3], then its
-    label."""
+def row_hash(pixels, label, has_size=False):
+    """Of a sample, as in compute_client/loader/order/digest.h: its u8 pixels [height, width, 3], where sizes differ its
+    height and width, then its label."""
     import numpy
     import xxhash
     total = xxhash.xxh3_128(numpy.ascontiguousarray(pixels))
+    for side in pixels.shape[:2] if has_size else ():
+        total.update(side.to_bytes(4, "little"))
     total.update(int(label).to_bytes(8, "little"))
     return total.digest()
 

@@ -8,7 +8,8 @@ them ended by SIGKILL; the next goes on from a state that a rank of the last one
 Each rank is a process of its own.  It writes each batch's rows and the state after it to a file; of
 a round that is killed, what counts are the batches that all ranks wrote.  All ranks together are to
 deliver what one local rank with a large batch does: each sample as often as the epoch has it, the
-same order, the same bytes; rows of padding repeat the epoch's beginning.  An epoch's digest over what was
+same order, the same bytes; rows of padding repeat the epoch's beginning.  With --buckets each batch is of one
+aspect bucket: what counts is one local rank with the same global batch, and padding repeats the bucket's first items.  An epoch's digest over what was
 received is the library's, and the first one's offload_train's.  There are two servers: a round is
 from either, or from both as replicas.  At the end the longest
 resumes are printed: making the loader, load_state_dict() and iter(), without the process's start.
@@ -30,6 +31,7 @@ if __name__ == "__main__":  # not in a rank, which imports this file, too: it ma
 
 NUM_IMAGES = 150
 PIPELINE = "decode,random_resized_crop=32,hflip,to_tensor,normalize=imagenet"
+BUCKETS_PIPELINE = "decode,fit_bucket=32x32/28x36/26x40:crop=random,hflip,to_tensor,normalize=imagenet"
 MODES = ("local", "remote_auto", "remote_sophon", "remote_nooff", "remote_piloff", "remote_alloff")
 GLOBAL_BATCHES = (120, 168, 840)  # an epoch has one of them; together they have 1 to 8 as divisors
 REFERENCE_BATCH = 500
@@ -37,8 +39,8 @@ UNTIL_THE_END = 1 << 30
 TIMEOUT_S = 120  # of a round: a hang is a failure with a name
 
 
-def row_list(images, labels, ids):
-    return [[int(i), int(label), support.row_hash(pixels, label).hex()]
+def row_list(images, labels, ids, has_size):
+    return [[int(i), int(label), support.row_hash(pixels, label, has_size).hex(), list(pixels.shape[:2])]
             for pixels, label, i in zip(images, labels, ids)]
 
 
@@ -66,7 +68,7 @@ def deliver(folder, rank, source, options, state, num_batches, is_killed):
                                          "mode": loader.info["mode"]})
         count = 0
         for images, labels, ids in batches:
-            write(f"{folder}/{rank}.{count}", {"rows": row_list(images, labels, ids),
+            write(f"{folder}/{rank}.{count}", {"rows": row_list(images, labels, ids, bool(loader.info["buckets"])),
                                                "padded": loader.num_padded,
                                                "state": loader.state_dict()})
             count += 1
@@ -87,21 +89,26 @@ class Run:
         import sluice.numpy
         self.random = random.Random(options.seed)
         self.addresses, self.root = addresses, str(root)
-        self.common = {"seed": options.seed, "pipeline": PIPELINE, "repeat": options.repeat,
-                       "workers": 1, "on_error": "fail"}
+        self.has_buckets = options.buckets
+        self.modes = [mode for mode in MODES if not (options.buckets and mode == "remote_sophon")]
+        self.common = {"seed": options.seed, "pipeline": BUCKETS_PIPELINE if options.buckets else PIPELINE,
+                       "repeat": options.repeat, "workers": 1, "on_error": "fail"}
         self.context = multiprocessing.get_context("forkserver")
         self.context.set_forkserver_preload(["numpy"])
-        self.reference_loader = sluice.numpy.Loader(self.root, REFERENCE_BATCH, sample_ids=True,
-                                                    **self.common)
+        sizes = GLOBAL_BATCHES if options.buckets else (REFERENCE_BATCH,)
+        self.reference_loaders = {size: sluice.numpy.Loader(self.root, size, sample_ids=True, **self.common)
+                                  for size in sizes}
         self.repeat = options.repeat
         self.counts = collections.Counter()
         self.slowest = {}  # mode: (seconds, what round)
         self.begin_epoch({"epoch": 0})
-        flags = ("--batch-size", str(REFERENCE_BATCH), "--seed", str(options.seed),
-                 "--pipeline", PIPELINE)
+        flags = ("--batch-size", str(self.global_batch if options.buckets else REFERENCE_BATCH),
+                 "--seed", str(options.seed), "--pipeline", self.common["pipeline"])
         trained = support.train(self.root, "--epochs", "1", "--repeat", str(options.repeat),
                                 *flags)[0]["digest"]
         assert trained == self.digest, f"{self.digest}, and offload_train has {trained}"
+        if options.buckets:  # which cannot be profiled
+            return
         self.sophon = support.sophon(self.root, torture.temporary_folder("profile") / "made",
                                      *flags)
         self.sophon["profile_folder"] = str(self.sophon["profile_folder"])
@@ -110,17 +117,23 @@ class Run:
         self.state = state
         self.global_batch = self.random.choice(GLOBAL_BATCHES)
         self.rows = []
-        self.reference_loader.set_epoch(state["epoch"])
-        self.reference = [row for batch in self.reference_loader for row in row_list(*batch)]
-        self.digest = self.reference_loader.stats()["digest"]
+        loader = self.reference_loaders[self.global_batch if self.has_buckets else REFERENCE_BATCH]
+        loader.set_epoch(state["epoch"])
+        batches = [row_list(*batch, self.has_buckets) for batch in loader]
+        self.reference = [row for batch in batches for row in batch]
+        self.digest = loader.stats()["digest"]
+        # The items of each bucket in the sampler's order: its full batches, then the partial one.
+        self.items_of = collections.defaultdict(list)
+        for batch in sorted(batches, key=lambda batch: len(batch) < self.global_batch):
+            self.items_of[tuple(batch[0][3])] += batch
         times = collections.Counter(row[0] for row in self.reference)
         assert set(times.values()) == {self.repeat} and len(times) == \
-            self.reference_loader.info["num_samples"][0], "the reference is no epoch"
+            loader.info["num_samples"][0], "the reference is no epoch"
 
     def round(self, number, most_batches=4):
         """Ranks deliver; then the rows of all are compared."""
         world_size = self.random.choice([w for w in range(1, 9) if self.global_batch % w == 0])
-        mode = self.random.choice(MODES)
+        mode = self.random.choice(self.modes)
         source = (self.root if mode == "local" else
                   self.random.choice([*self.addresses, ",".join(self.addresses)]))
         is_killed = most_batches != UNTIL_THE_END and self.random.random() < 0.5
@@ -202,7 +215,8 @@ class Run:
                 padding += batch["rows"][kept:]
                 if rank == from_rank:
                     self.state = batch["state"]
-            assert padding == self.reference[:len(padding)], f"{what}: padding {padding}"
+            repeated = self.items_of[tuple(padding[0][3])] if padding and self.has_buckets else self.reference
+            assert padding == repeated[:len(padding)], f"{what}: padding {padding}"
             self.counts["batches"] += 1
             self.counts["padded rows"] += len(padding)
             count += 1
@@ -228,6 +242,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=torture.rounds(8, 200))
     parser.add_argument("--seed", type=int, default=torture.SEED)
     parser.add_argument("--repeat", type=int, default=20, help="of the images in an epoch")
+    parser.add_argument("--buckets", action="store_true", help="batches of one aspect bucket each")
     parser.add_argument("--root", help="of a dataset; left out: small images are made")
     options = parser.parse_args()
     torture.harness.require()
@@ -242,7 +257,8 @@ def main():
         for number in range(options.rounds):
             run.round(number)
         run.round(options.rounds, UNTIL_THE_END)  # so that the last epoch is whole, too
-        run.reference_loader.close()
+        for loader in run.reference_loaders.values():
+            loader.close()
     finally:
         for server in servers:
             server.stop()
