@@ -1,5 +1,6 @@
 #include "compute_client/api/loader_state.h"
 
+#include "compute_client/loader/order/boxed_draws.h"
 #include "datasets/shards/shard.h"
 #include "image/image.h"
 #include "image/orientation.h"
@@ -80,14 +81,18 @@ sluice_status sluice_loader_draws(const struct sluice_loader *loader,
     if (sample->sample_id >= loader->manifest->num_entries)
         return sluice_fail(err, SLUICE_E_NOT_FOUND, "there is no sample %llu",
                            (unsigned long long)sample->sample_id);
-    const sluice_status status = size_of(loader, part->pipeline, sample, &width, &height, err);
+    sluice_status status = size_of(loader, part->pipeline, sample, &width, &height, err);
     if (status != SLUICE_OK)
         return status;
-    const struct sluice_draw_key key = {
+    struct sluice_draw_key key = {
         .seed = loader->options.seed,
         .epoch = sample->draw_epoch,
         .sample_id = sample->sample_id,
         .schedule = sample->epoch,
     };
+    status = sluice_boxed_draws(part->pipeline, loader->manifest,
+                                (struct sluice_size){width, height}, &key, err);
+    if (status != SLUICE_OK)
+        return status;
     return sluice_pipeline_write_draws(part->pipeline, &key, width, height, json, err);
 }

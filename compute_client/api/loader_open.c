@@ -115,6 +115,9 @@ sluice_status loader_make_pipelines(struct sluice_loader *loader, struct sluice_
     if (status == SLUICE_E_NOT_FOUND)
         status = make_val_pipeline(options->val_pipeline, loader->train.pipeline,
                                    &loader->val.pipeline, err);
+    if (status == SLUICE_OK && (sluice_pipeline_draws_by_boxes(loader->train.pipeline) ||
+                                sluice_pipeline_draws_by_boxes(loader->val.pipeline)))
+        loader->options.has_geometry = true; /* with it come the sizes that the draws need */
     if (status == SLUICE_OK && options->has_geometry)
         status = check_geometry(loader->train.pipeline, "pipeline", err);
     if (status == SLUICE_OK && options->has_geometry)

@@ -1,14 +1,17 @@
 #include "compute_client/api/loader_state.h"
 
+#include "compute_client/loader/order/boxed_draws.h"
 #include "datasets/manifest/image_sizes.h"
 #include "image/orientation.h"
+#include "op/geometry.h"
 #include "op/op.h"
 
 #include <math.h>
 #include <stdlib.h>
 
 /* Outputs whose size follows from the image: aspect buckets, whose batches are of one bucket each
- * (order/bucket_order.h), and images of sizes of their own. */
+ * (order/bucket_order.h), and images of sizes of their own; and draws that need the image's size
+ * (order/boxed_draws.h). */
 
 /* The size that counts for an image without one (datasets/manifest/image_sizes.h), whose sample is
  * an error later: a square. */
@@ -26,9 +29,16 @@ static sluice_status check_settings(const struct sluice_loader *loader, const st
 
 /* --- sizes of the decoded images --- */
 
-static bool needs_sizes(const struct part *part)
+/* Whether images end in sizes that follow from theirs. */
+static bool ends_in_sizes(const struct part *part)
 {
     return part->num_ids > 0 && sluice_pipeline_u8_bytes(part->pipeline) == 0;
+}
+
+static bool needs_sizes(const struct part *part)
+{
+    return ends_in_sizes(part) ||
+           (part->num_ids > 0 && sluice_pipeline_draws_by_boxes(part->pipeline));
 }
 
 /* Reads what the list does not say, on this machine or by the servers. */
@@ -104,6 +114,27 @@ static struct sluice_size size_of(const struct sluice_loader *loader, const stru
 }
 
 /* --- what follows from them --- */
+
+/* Whether the list has what an op that draws by boxes needs. */
+static sluice_status check_boxes(const struct sluice_loader *loader, const struct part *part,
+                                 struct sluice_err *err)
+{
+    const char *flag = part == &loader->val ? "val-pipeline" : "pipeline";
+    if (!sluice_pipeline_draws_by_boxes(part->pipeline))
+        return SLUICE_OK;
+    if (sluice_boxes_field(loader->manifest) == SLUICE_MAX_FIELDS)
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "--%s has iou_crop, which draws by the boxes of objects, and the "
+                           "dataset has no field of boxes: read them with offload_dataset index "
+                           "--annotations",
+                           flag);
+    if (sluice_pipeline_is_upright(part->pipeline))
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "--%s has exif_transpose and iou_crop: the list has the sizes and boxes "
+                           "of images before they are turned",
+                           flag);
+    return SLUICE_OK;
+}
 
 static sluice_status find_buckets(struct sluice_loader *loader, struct part *part,
                                   struct sluice_err *err)
@@ -181,15 +212,17 @@ sluice_status loader_find_sizes(struct sluice_loader *loader, struct sluice_err 
     sluice_status status = SLUICE_OK;
     for (size_t i = 0; status == SLUICE_OK && i < SLUICE_ARRAY_LEN(parts); i++) {
         parts[i]->num_buckets = sluice_pipeline_num_buckets(parts[i]->pipeline);
-        if (needs_sizes(parts[i]))
+        if (ends_in_sizes(parts[i]))
             status = check_settings(loader, parts[i], err);
+        if (status == SLUICE_OK)
+            status = check_boxes(loader, parts[i], err);
     }
     if (status == SLUICE_OK)
         status = find_image_sizes(loader, err);
     for (size_t i = 0; status == SLUICE_OK && i < SLUICE_ARRAY_LEN(parts); i++) {
         if (parts[i]->num_buckets > 0)
             status = find_buckets(loader, parts[i], err);
-        else if (needs_sizes(parts[i]))
+        else if (ends_in_sizes(parts[i]))
             status = find_batch_bytes(loader, parts[i], err);
     }
     return status;
@@ -233,6 +266,11 @@ sluice_status loader_order_buckets(const struct sluice_loader *loader, enum slui
         .bucket_of = of->bucket_of,
     };
     return sluice_bucket_order_make(&options, (uint32_t)epoch, items, count, cursor, order, err);
+}
+
+bool sluice_loader_draws_by_boxes(const struct sluice_loader *loader, enum sluice_part part)
+{
+    return sluice_pipeline_draws_by_boxes(loader_const_part(loader, part)->pipeline);
 }
 
 unsigned sluice_loader_num_buckets(const struct sluice_loader *loader, enum sluice_part part)

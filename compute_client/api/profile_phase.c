@@ -110,6 +110,7 @@ sluice_status profile_run_phase(struct measuring *measuring, const struct mix *m
         .pipeline = loader->train.pipeline,
         .manifest = loader->manifest,
         .ids = loader->train.ids,
+        .sizes = loader->train.sizes,
         .chooser = {.choose = choose, .on_row = on_row, .on_decoded = on_decoded, .ctx = measuring},
         .seed = loader->options.seed,
         .schedule = (uint32_t)loader->start.epoch,

@@ -254,6 +254,11 @@ SLUICE_API unsigned sluice_loader_num_buckets(const struct sluice_loader *loader
 SLUICE_API struct sluice_view sluice_loader_bucket(const struct sluice_loader *loader,
                                                    enum sluice_part part, unsigned bucket);
 
+/* Whether the part's pipeline has an op that draws by the boxes of a sample's objects (iou_crop).
+ * Batches then have their geometry.  The loader must be open; the result is constant. */
+SLUICE_API bool sluice_loader_draws_by_boxes(const struct sluice_loader *loader,
+                                             enum sluice_part part);
+
 /* The path of a sample within its dataset; NULL: unknown id. */
 SLUICE_API const char *sluice_loader_path(const struct sluice_loader *loader, uint64_t sample_id);
 
@@ -564,6 +569,12 @@ SLUICE_API SLUICE_MUST_USE sluice_status sluice_finish(
 SLUICE_API size_t sluice_move_boxes(const double matrix[9], uint32_t height, uint32_t width,
                                     const float *boxes, size_t num_boxes, double min_size,
                                     double min_area, float *moved, uint32_t *kept);
+
+/* Whether a row shows the centre of a box, off its edges; the arguments are as above.  torchvision's
+ * RandomIoUCrop drops the other boxes: so do, where sluice_loader_draws_by_boxes() says that the
+ * pipeline has iou_crop.  Pure; any thread. */
+SLUICE_API bool sluice_shows_center(const double matrix[9], uint32_t height, uint32_t width,
+                                    const float box[4]);
 
 /* Moves keypoints of `dim` floats each: x and y, and with 3 COCO's visibility (0: not labelled).
  * With dim 3 a point that is not labelled, or not in the row, becomes 0, 0, 0.  With dim 2 a point

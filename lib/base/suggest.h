@@ -8,14 +8,14 @@
  * Ranks, nearest first: words that differ only in case or in - and _; by Damerau-Levenshtein
  * distance (insert, delete, replace, swap neighbours), up to a third of the word; words that begin
  * with it; words that contain it as a part between - or _ ("bw": "net-bw").  Names all words of the
- * nearest rank, unless there are more than three.
+ * nearest rank, unless there are more than five.
  *
  * Threads: an object belongs to one thread. */
 
 struct sluice_suggestion {
     const char *word;
     size_t len;
-    const char *best[3];
+    const char *best[5];
     size_t num_best; /* may exceed best[]: then no word is named */
     unsigned rank;   /* of best[] */
 };

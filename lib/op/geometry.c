@@ -9,6 +9,7 @@
 
 #include <assert.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* --- the image in a file --- */
@@ -158,12 +159,12 @@ static void normalize(double matrix[9])
         matrix[i] /= last;
 }
 
-void sluice_pipeline_geometry(const struct sluice_pipeline *pipeline,
-                              const struct sluice_draw_key *key,
-                              const struct sluice_file_image *image, unsigned view,
-                              struct sluice_geometry *geometry)
+/* The geometry of what the ops before `end` make, and the size of that. */
+static struct sluice_geometry geometry_until(const struct sluice_pipeline *own, unsigned end,
+                                             const struct sluice_draw_key *key,
+                                             const struct sluice_file_image *image,
+                                             struct sluice_size *end_size)
 {
-    assert(view < sluice_pipeline_num_views(pipeline));
     assert(sluice_file_image_is_possible(image));
     struct sluice_size size = {image->width, image->height};
     struct sluice_geometry made = {.matrix = {1, 0, 0, 0, 1, 0, 0, 0, 1}};
@@ -174,8 +175,7 @@ void sluice_pipeline_geometry(const struct sluice_pipeline *pipeline,
     made.width = made.crop_width = size.width;
     made.height = made.crop_height = size.height;
     bool has_crop = false;
-    const struct sluice_pipeline *own = sluice_pipeline_view(pipeline, view);
-    for (unsigned op = sluice_first_op(own); op < own->u8_split; op++) {
+    for (unsigned op = sluice_first_op(own); op < end; op++) {
         const struct sluice_op_type *type = own->ops[op].type;
         struct sluice_drawn_op list[SLUICE_MAX_DRAWN_OPS];
         const unsigned num = sluice_pixels_resolve(&own->ops[op], 1, key, size, list);
@@ -197,5 +197,96 @@ void sluice_pipeline_geometry(const struct sluice_pipeline *pipeline,
             append_op(&made, &list[i], size);
     }
     normalize(made.matrix);
-    *geometry = made;
+    *end_size = size;
+    return made;
+}
+
+void sluice_pipeline_geometry(const struct sluice_pipeline *pipeline,
+                              const struct sluice_draw_key *key,
+                              const struct sluice_file_image *image, unsigned view,
+                              struct sluice_geometry *geometry)
+{
+    struct sluice_size size;
+    assert(view < sluice_pipeline_num_views(pipeline));
+    const struct sluice_pipeline *own = sluice_pipeline_view(pipeline, view);
+    *geometry = geometry_until(own, own->u8_split, key, image, &size);
+}
+
+/* --- what depends on boxes --- */
+
+bool sluice_matrix_move_point(const double m[9], double x, double y, double *u, double *v)
+{
+    const double w = m[6] * x + m[7] * y + m[8];
+    *u = (m[0] * x + m[1] * y + m[2]) / w;
+    *v = (m[3] * x + m[4] * y + m[5]) / w;
+    return w > 0 && isfinite(*u) && isfinite(*v);
+}
+
+static float clamp(double value, double most)
+{
+    return (float)(value < 0 ? 0 : value > most ? most : value);
+}
+
+bool sluice_matrix_move_box(const double matrix[9], double height, double width, const float box[4],
+                            float moved[4])
+{
+    double left = INFINITY, top = INFINITY, right = -INFINITY, bottom = -INFINITY;
+    if (!(box[0] <= box[2] && box[1] <= box[3]))
+        return false;
+    for (int corner = 0; corner < 4; corner++) {
+        double u, v;
+        if (!sluice_matrix_move_point(matrix, box[corner % 2 ? 2 : 0], box[corner / 2 ? 3 : 1], &u,
+                                      &v))
+            return false;
+        left = fmin(left, u);
+        right = fmax(right, u);
+        top = fmin(top, v);
+        bottom = fmax(bottom, v);
+    }
+    moved[0] = clamp(left, width);
+    moved[1] = clamp(top, height);
+    moved[2] = clamp(right, width);
+    moved[3] = clamp(bottom, height);
+    return true;
+}
+
+/* The op whose draw depends on boxes; u8_split: none. */
+static unsigned boxed_op(const struct sluice_pipeline *pipeline)
+{
+    unsigned op = 0;
+    while (op < pipeline->u8_split && !pipeline->ops[op].type->draw_by_boxes)
+        op++;
+    return op;
+}
+
+bool sluice_pipeline_draws_by_boxes(const struct sluice_pipeline *pipeline)
+{
+    return boxed_op(pipeline) < pipeline->u8_split;
+}
+
+sluice_status sluice_pipeline_draw_crop(const struct sluice_pipeline *pipeline,
+                                        const struct sluice_draw_key *key,
+                                        const struct sluice_file_image *image, const float *boxes,
+                                        size_t num_boxes, struct sluice_box *crop,
+                                        struct sluice_err *err)
+{
+    const unsigned at = boxed_op(pipeline);
+    const struct sluice_op *op = &pipeline->ops[at];
+    assert(at < pipeline->u8_split);
+    *crop = (struct sluice_box){0};
+    if (num_boxes == 0 || !sluice_op_runs_in(op, key->schedule))
+        return SLUICE_OK;
+    struct sluice_size size;
+    const struct sluice_geometry before = geometry_until(pipeline, at, key, image, &size);
+    float *moved = malloc(num_boxes * 4 * sizeof(*moved));
+    if (!moved)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu boxes", num_boxes);
+    size_t num = 0;
+    for (size_t i = 0; i < num_boxes; i++)
+        num += sluice_matrix_move_box(before.matrix, size.height, size.width, boxes + 4 * i,
+                                      moved + 4 * num);
+    struct sluice_rng rng = sluice_op_rng(op, key, 0);
+    *crop = op->type->draw_by_boxes(op->params, size, moved, num, &rng);
+    free(moved);
+    return SLUICE_OK;
 }

@@ -35,6 +35,25 @@ void sluice_pipeline_geometry(const struct sluice_pipeline *pipeline,
                               const struct sluice_file_image *image, unsigned view,
                               struct sluice_geometry *geometry);
 
+/* Whether the pipeline has iou_crop, whose box depends on the boxes of the sample's objects. */
+bool sluice_pipeline_draws_by_boxes(const struct sluice_pipeline *pipeline);
+/* Draws that box: *crop is what key->crop has to be.  `boxes` are num_boxes x 4 floats, x1 y1 x2 y2
+ * in pixels of the file's image, which is upright; without boxes the crop is all of it.  The image
+ * is possible, and sluice_pipeline_check_geometry() has succeeded. */
+SLUICE_MUST_USE sluice_status sluice_pipeline_draw_crop(const struct sluice_pipeline *pipeline,
+                                                        const struct sluice_draw_key *key,
+                                                        const struct sluice_file_image *image,
+                                                        const float *boxes, size_t num_boxes,
+                                                        struct sluice_box *crop,
+                                                        struct sluice_err *err);
+
+/* Moves a point by a matrix.  False: the matrix shows the point nowhere. */
+bool sluice_matrix_move_point(const double matrix[9], double x, double y, double *u, double *v);
+/* The box around the moved corners of a box (x1 y1 x2 y2), clipped to an image of this size; `moved`
+ * may be `box`.  False: it is not a box, or it is shown nowhere. */
+bool sluice_matrix_move_box(const double matrix[9], double height, double width, const float box[4],
+                            float moved[4]);
+
 /* For map() of an op (op.h): the inverse of a 3 x 3 matrix; all 0 if it is singular. */
 void sluice_matrix_invert(const double matrix[9], double inverse[9]);
 

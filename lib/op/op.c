@@ -23,8 +23,8 @@ extern const struct sluice_op_type sluice_op_decode, sluice_op_exif_transpose,
     sluice_op_randaugment, sluice_op_trivial_augment_wide, sluice_op_rand_augment_timm,
     sluice_op_one_of, sluice_op_k_of, sluice_op_shuffled, sluice_op_when, sluice_op_sequence,
     sluice_op_fit_bucket, sluice_op_letterbox, sluice_op_pad_to_multiple, sluice_op_smart_resize,
-    sluice_op_zoom_out, sluice_op_random_resize, sluice_op_views, sluice_op_to_tensor,
-    sluice_op_normalize;
+    sluice_op_zoom_out, sluice_op_iou_crop, sluice_op_random_resize, sluice_op_views,
+    sluice_op_to_tensor, sluice_op_normalize;
 
 #define MAX_TYPES 64
 
@@ -38,6 +38,7 @@ static const struct sluice_op_type *types[MAX_TYPES] = {
     &sluice_op_random_crop,
     &sluice_op_pad,
     &sluice_op_zoom_out,
+    &sluice_op_iou_crop,
     &sluice_op_letterbox,
     &sluice_op_pad_to_multiple,
     &sluice_op_smart_resize,
@@ -83,7 +84,7 @@ static const struct sluice_op_type *types[MAX_TYPES] = {
     &sluice_op_to_tensor,
     &sluice_op_normalize,
 };
-static size_t num_types = 53;
+static size_t num_types = 54;
 
 sluice_status sluice_op_register(const struct sluice_op_type *type, struct sluice_err *err)
 {
@@ -286,11 +287,33 @@ void sluice_op_set_places(struct sluice_op *op, uint32_t group)
     set_places(op, group, 0);
 }
 
+/* Copies a box of the input; all of it if the box is empty or lies outside. */
+static struct sluice_resample copy_box(struct sluice_box box, struct sluice_size in)
+{
+    const bool is_within = box.width > 0 && box.height > 0 &&
+                           (uint64_t)box.left + box.width <= in.width &&
+                           (uint64_t)box.top + box.height <= in.height;
+    if (!is_within)
+        box = (struct sluice_box){.width = in.width, .height = in.height};
+    return (struct sluice_resample){
+        .from = box,
+        .to = {box.width, box.height},
+        .keep = {.width = box.width, .height = box.height},
+        .out = {box.width, box.height},
+        .padding = {.in = in},
+    };
+}
+
 void sluice_op_draw(const struct sluice_op *op, const struct sluice_draw_key *key,
                     struct sluice_size in, union sluice_drawn *drawn)
 {
     struct sluice_rng rng = sluice_op_rng(op, key, 0);
-    op->type->draw(op->params, in, &rng, drawn);
+    if (op->type->kind == SLUICE_OP_RESAMPLE && !sluice_op_runs_in(op, key->schedule))
+        drawn->resample = copy_box((struct sluice_box){0}, in);
+    else if (op->type->draw_by_boxes)
+        drawn->resample = copy_box(key->crop, in);
+    else
+        op->type->draw(op->params, in, &rng, drawn);
 }
 
 /* int(side * a / b): the product is exact and Python divides integers with one rounding, so a

@@ -78,6 +78,14 @@ struct sluice_buckets {
 struct sluice_epochs {
     uint32_t from, end;
 };
+#define SLUICE_ALL_EPOCHS UINT32_MAX /* as the end: every epoch from `from` on */
+
+/* The entry of an op's parameter `epochs`, which is a member of its params. */
+#define SLUICE_EPOCHS_PARAM(params)                                                                \
+    {                                                                                              \
+        .name = "epochs", .kind = SLUICE_PARAM_EPOCHS, .offset = offsetof(params, epochs),         \
+        .form = "epoch>=N, epoch<N or A<=epoch<B", .has_preset = true, .is_quiet = true            \
+    }
 
 /* The version of Pillow whose pixels a pipeline reproduces, where versions differ
  * (docs/NUMERICS.md). */
@@ -107,8 +115,8 @@ struct sluice_op_param {
     struct sluice_range
         preset;               /* of a number, a word and a color: min; of a drawn one: its bounds */
     const char *const *words; /* of a word: NULL-terminated */
-    bool is_quiet; /* the canonical text leaves a word, a size, a number or a color out if it is the
-                      preset */
+    bool is_quiet; /* the canonical text leaves a word, a size, a number, a color or epochs out if
+                      it is the preset, which of epochs is all of them */
 };
 
 struct sluice_op;
@@ -319,9 +327,8 @@ struct sluice_op_type {
                   struct sluice_rng *rng, struct sluice_blend *blend,
                   uint8_t chosen[SLUICE_MAX_DRAWN_OPS]);
     double (*mean_chosen)(const void *params); /* SLUICE_OP_BLEND: ops in all branches */
-    /* Whether the op runs in this epoch of the training (sluice_draw_key.schedule).  NULL: in all
-     * epochs. */
-    bool (*runs_in)(const void *params, uint32_t epoch);
+    /* The epochs of the training in which the op runs (sluice_draw_key.schedule).  NULL: all. */
+    const struct sluice_epochs *(*epochs)(const void *params);
     /* Writes the text of the children of a choice without parentheses, or of a blend. */
     void (*expand)(const void *params, char *text, size_t room);
     /* num_chosen() returns the most children that run.  check_children() returns NULL, or a message
@@ -332,6 +339,12 @@ struct sluice_op_type {
      * `in`, which of them it gets.  NULL: other ops. */
     const struct sluice_buckets *(*bucket_of)(const void *params, struct sluice_size in,
                                               unsigned *bucket);
+    /* A resample that copies a box which depends on the boxes of the sample's objects: draws it.
+     * `boxes` are num_boxes x 4 floats, x1 y1 x2 y2 in pixels of the input.  The box lies within
+     * the input.  Such an op's draw is NULL: its record comes from sluice_draw_key.crop. */
+    struct sluice_box (*draw_by_boxes)(const void *params, struct sluice_size in,
+                                       const float *boxes, size_t num_boxes,
+                                       struct sluice_rng *rng);
     /* Returns the known size of the result for a known size of the input.  NULL: the same size. */
     struct sluice_known_size (*known_size)(const void *params, struct sluice_known_size in);
 };
@@ -361,6 +374,18 @@ static inline bool sluice_op_kind_has_p(enum sluice_op_kind kind)
 static inline bool sluice_op_kind_draws(enum sluice_op_kind kind)
 {
     return kind == SLUICE_OP_RESAMPLE || kind == SLUICE_OP_MIRROR || sluice_op_kind_has_p(kind);
+}
+
+/* Whether the op runs in this epoch of the training; and whether it runs in some epochs alone. */
+static inline bool sluice_op_runs_in(const struct sluice_op *op, uint32_t epoch)
+{
+    const struct sluice_epochs *epochs = op->type->epochs ? op->type->epochs(op->params) : NULL;
+    return !epochs || (epoch >= epochs->from && epoch < epochs->end);
+}
+static inline bool sluice_op_has_schedule(const struct sluice_op *op)
+{
+    const struct sluice_epochs *epochs = op->type->epochs ? op->type->epochs(op->params) : NULL;
+    return epochs && (epochs->from > 0 || epochs->end < SLUICE_ALL_EPOCHS);
 }
 
 /* Whether the op's kernel is its table, which is the same for every image. */

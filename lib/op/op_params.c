@@ -153,7 +153,7 @@ static sluice_status parse_epochs(struct sluice_spec_text *text,
 {
     const struct sluice_spec_text start = *text;
     sluice_status status = SLUICE_OK;
-    *epochs = (struct sluice_epochs){.end = UINT32_MAX};
+    *epochs = (struct sluice_epochs){.end = SLUICE_ALL_EPOCHS};
     if (sluice_spec_accept(text, "epoch>="))
         return parse_epoch(text, &epochs->from, err);
     if (*text->at >= '0' && *text->at <= '9') {
@@ -376,13 +376,15 @@ static void set_preset(const struct sluice_op *op, const struct sluice_op_param 
     case SLUICE_PARAM_COLOR:
         memset(value, (int)param->preset.min, 3);
         break;
-    case SLUICE_PARAM_SCALE:
     case SLUICE_PARAM_EPOCHS:
+        *(struct sluice_epochs *)value = (struct sluice_epochs){.end = SLUICE_ALL_EPOCHS};
+        break;
+    case SLUICE_PARAM_SCALE:
     case SLUICE_PARAM_SIZES:
     case SLUICE_PARAM_SIDES:
     case SLUICE_PARAM_BUCKETS:
     case SLUICE_PARAM_PIXELS:
-        assert(!"a preset of a scale, of epochs, of sizes, of sides, of buckets or of an area");
+        assert(!"a preset of a scale, of sizes, of sides, of buckets or of an area");
     }
 }
 

@@ -54,7 +54,7 @@ static void print_value(const struct sluice_op *op, const struct sluice_op_param
         break;
     case SLUICE_PARAM_EPOCHS: {
         const struct sluice_epochs *epochs = value;
-        if (epochs->end == UINT32_MAX)
+        if (epochs->end == SLUICE_ALL_EPOCHS)
             snprintf(text, room, "epoch>=%u", epochs->from);
         else if (epochs->from == 0)
             snprintf(text, room, "epoch<%u", epochs->end);
@@ -126,6 +126,8 @@ static bool is_preset(const struct sluice_op *op, const struct sluice_op_param *
         return *(const double *)(const void *)value == param->preset.min;
     if (param->kind == SLUICE_PARAM_COLOR)
         return value[0] == param->preset.min && value[1] == value[0] && value[2] == value[0];
+    if (param->kind == SLUICE_PARAM_EPOCHS)
+        return !sluice_op_has_schedule(op);
     assert(param->kind == SLUICE_PARAM_WORD || param->kind == SLUICE_PARAM_SIZE);
     return *(const uint32_t *)(const void *)value == (uint32_t)param->preset.min;
 }

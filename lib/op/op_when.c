@@ -14,10 +14,9 @@ static const struct sluice_op_param param_list[] = {
     {0},
 };
 
-static bool runs_in(const void *params, uint32_t epoch)
+static const struct sluice_epochs *epochs(const void *params)
 {
-    const struct sluice_epochs *epochs = &((const struct params *)params)->epochs;
-    return epoch >= epochs->from && epoch < epochs->end;
+    return &((const struct params *)params)->epochs;
 }
 
 static const char *check_children(const void *params, unsigned num_children)
@@ -33,7 +32,7 @@ const struct sluice_op_type sluice_op_when = {
     .kind = SLUICE_OP_CHOICE,
     .params = param_list,
     .params_size = sizeof(struct params),
-    .runs_in = runs_in,
+    .epochs = epochs,
     .choose = sluice_choose_all,
     .num_chosen = sluice_num_children,
     .check_children = check_children,

@@ -7,6 +7,7 @@ struct params {
     struct sluice_range scale;
     double p;
     uint8_t fill[3];
+    struct sluice_epochs epochs;
 };
 
 static const struct sluice_op_param param_list[] = {
@@ -32,6 +33,7 @@ static const struct sluice_op_param param_list[] = {
      .form = "V or R/G/B",
      .has_preset = true,
      .is_quiet = true},
+    SLUICE_EPOCHS_PARAM(struct params),
     {0},
 };
 
@@ -68,6 +70,11 @@ static struct sluice_known_size known_size(const void *params, struct sluice_kno
     return in;
 }
 
+static const struct sluice_epochs *epochs(const void *params)
+{
+    return &((const struct params *)params)->epochs;
+}
+
 static bool has_padding(const void *params)
 {
     (void)params;
@@ -78,7 +85,7 @@ const struct sluice_op_type sluice_op_zoom_out = {
     .name = "zoom_out",
     .help =
         "the image at a random place in one of 1 to 4 times its sides, with :p=0.5, black or of "
-        ":fill=128",
+        ":fill=128; :epochs=epoch<71: in these alone",
     .column = "RandomZoomOut",
     .kind = SLUICE_OP_RESAMPLE,
     .is_random = true,
@@ -89,5 +96,6 @@ const struct sluice_op_type sluice_op_zoom_out = {
     .params = param_list,
     .params_size = sizeof(struct params),
     .draw = draw,
+    .epochs = epochs,
     .known_size = known_size,
 };

@@ -1,5 +1,6 @@
 /* From text to a pipeline, its canonical text and its fingerprint. */
 
+#include "op/geometry.h"
 #include "op/pipeline_private.h"
 
 #include "base/hash.h"
@@ -147,6 +148,9 @@ static sluice_status parse_op(struct sluice_pipeline *pipeline, struct sluice_sp
     name.op_name = start.at;
     name.op_name_len = strlen(op.type->name);
     status = check_order(pipeline, op.type->kind, &name, err);
+    if (status == SLUICE_OK && op.type->draw_by_boxes &&
+        (view > 0 || sluice_pipeline_draws_by_boxes(pipeline)))
+        status = sluice_spec_fail(&name, err, "a pipeline has one such op, and a view none");
     pipeline->most_drawn += most_drawn(&op);
     if (status == SLUICE_OK && pipeline->most_drawn > SLUICE_MAX_DRAWN_OPS)
         status = sluice_spec_fail(&name, err, "a sample would run more than %u ops",

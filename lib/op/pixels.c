@@ -16,11 +16,6 @@ struct resolved {
     uint8_t turns[SLUICE_MAX_NODES]; /* by op: how often it came already */
 };
 
-static bool runs_in(const struct sluice_op *op, uint32_t schedule)
-{
-    return !op->type->runs_in || op->type->runs_in(op->params, schedule);
-}
-
 static void resolve(struct resolved *r, const struct sluice_op *op);
 
 static struct sluice_drawn_op *push(struct resolved *r, const struct sluice_op *op)
@@ -47,11 +42,15 @@ static void resolve_blend(struct resolved *r, const struct sluice_op *op, struct
 /* An op that is drawn again has new draws each time. */
 static void resolve(struct resolved *r, const struct sluice_op *op)
 {
+    if (op->type->kind == SLUICE_OP_RESAMPLE) {
+        sluice_op_draw(op, r->key, r->size, &push(r, op)->drawn);
+        return;
+    }
     const unsigned turn = r->turns[op->index]++;
     struct sluice_rng rng = sluice_op_rng(op, r->key, turn);
     if (op->p < 1 && sluice_rng_double(&rng) >= op->p)
         return;
-    if (op->type->is_identity || !runs_in(op, r->key->schedule))
+    if (op->type->is_identity || !sluice_op_runs_in(op, r->key->schedule))
         return;
     if (op->type->kind == SLUICE_OP_BLEND) {
         resolve_blend(r, op, &rng);
@@ -81,7 +80,7 @@ unsigned sluice_pixels_resolve(const struct sluice_op *ops, unsigned num_ops,
 
 bool sluice_pixels_have_schedule(const struct sluice_op *op)
 {
-    bool has_one = op->type->runs_in != NULL;
+    bool has_one = sluice_op_has_schedule(op);
     for (unsigned i = 0; !has_one && i < op->num_children; i++)
         has_one = sluice_pixels_have_schedule(&op->children[i]);
     return has_one;
@@ -350,7 +349,7 @@ bool sluice_pixels_add_calls(const struct sluice_drawn_op *list, unsigned num,
 double sluice_pixels_mean_ns(const struct sluice_op *op, uint32_t schedule)
 {
     const struct sluice_op_type *type = op->type;
-    if (!runs_in(op, schedule))
+    if (!sluice_op_runs_in(op, schedule))
         return 0;
     const double own = type->ns_of ? type->ns_of(op->params) : type->ns_per_pixel;
     if (type->kind != SLUICE_OP_CHOICE && type->kind != SLUICE_OP_BLEND)

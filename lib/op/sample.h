@@ -1,6 +1,8 @@
 #ifndef SLUICE_OP_SAMPLE_H
 #define SLUICE_OP_SAMPLE_H
 
+#include "image/resize.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -36,8 +38,8 @@ enum sluice_op_kind {
     SLUICE_OP_SCALE,    /* subtracts a mean and divides by a deviation, by channel */
 };
 
-/* Names the random draws of one sample in one epoch.  Both nodes derive the
- * same crop and flip from it, so no draw is ever sent. */
+/* Names the random draws of one sample in one epoch.  Both nodes derive the same crop and flip from
+ * it, so no draw is sent, but for those that depend on what the compute node alone has. */
 struct sluice_draw_key {
     uint64_t seed;
     uint32_t
@@ -46,6 +48,8 @@ struct sluice_draw_key {
     /* The epoch of the training, for pipelines that have a schedule; it does not select the draws.
      */
     uint32_t schedule;
+    /* The box that iou_crop keeps of its input (sluice_pipeline_draw_crop()); 0 x 0: all of it. */
+    struct sluice_box crop;
 };
 
 /* The most ops of a pipeline.  (SLUICE_MAX_OPS in sluice.h is the size of arrays in structs that

@@ -51,6 +51,10 @@ sluice_status sluice_wire_put_fetch_request(const struct sluice_wire_fetch_reque
             rows[i].seed = sample->key.seed;
             rows[i].epoch = sample->key.epoch;
             rows[i].schedule = sample->key.schedule;
+            rows[i].crop_left = sample->key.crop.left;
+            rows[i].crop_top = sample->key.crop.top;
+            rows[i].crop_width = sample->key.crop.width;
+            rows[i].crop_height = sample->key.crop.height;
             rows[i].split = sample->split;
             rows[i].form = sluice_wire_form_to_wire(sample->form);
             rows[i].jpeg_crop_restart = sample->jpeg_crop_restart;
@@ -128,7 +132,11 @@ static sluice_status get_request(const Sluice__V1__FetchRequest *wire,
             .key = {.seed = sample->seed,
                     .epoch = sample->epoch,
                     .sample_id = sample->sample_id,
-                    .schedule = sample->schedule},
+                    .schedule = sample->schedule,
+                    .crop = {.left = sample->crop_left,
+                             .top = sample->crop_top,
+                             .width = sample->crop_width,
+                             .height = sample->crop_height}},
             .split = is_known ? sample->split : 0,
             .form = form,
             .jpeg_crop_restart = sample->jpeg_crop_restart,

@@ -138,13 +138,24 @@ sluice_status sluice_wire_damaged(const char *name, struct sluice_err *err)
 static uint64_t sample_hash(uint64_t request_id, const struct sluice_draw_key *key,
                             uint64_t listed_id, uint64_t payload_hash)
 {
-    const uint64_t numbers[] = {request_id,   key->sample_id, key->seed,    key->epoch,
-                                payload_hash, listed_id,      key->schedule};
+    const struct sluice_box *crop = &key->crop;
+    const uint64_t numbers[] = {
+        request_id,
+        key->sample_id,
+        key->seed,
+        key->epoch,
+        payload_hash,
+        listed_id,
+        key->schedule,
+        (uint64_t)crop->top << 32 | crop->left,
+        (uint64_t)crop->height << 32 | crop->width,
+    };
     uint8_t bytes[sizeof(numbers)];
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(numbers); i++)
         put_u64(bytes + 8 * i, numbers[i]);
     /* Without the last ones as it was before there were any. */
-    const size_t len = key->schedule ? 7 : listed_id ? 6 : 5;
+    const bool has_crop = numbers[7] || numbers[8];
+    const size_t len = has_crop ? 9 : key->schedule ? 7 : listed_id ? 6 : 5;
     return sluice_hash64(bytes, 8 * len);
 }
 

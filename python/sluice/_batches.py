@@ -209,6 +209,8 @@ class Batches:
                 sizes = [[image.shape[:2] for image in batch.images]]
             views = [(bytes(batch.geometry(i)[0]), size) for i, size in enumerate(sizes)]
 
+        least_box = (*self._min_box, self.info["draws_by_boxes"])
+
         def made_of(field):
             values = self._loader.values(batch, field.number)
             if views is None or field.kind not in _fields.MOVED:
@@ -217,7 +219,7 @@ class Batches:
                 moved = (batch.masks(i, values, self._mask_fill, self._num_threads) for i in range(len(views)))
                 made = tuple(from_buffer(mask, "uint8").reshape((-1, *view[1])) for mask, view in zip(moved, views))
             else:
-                made = tuple(_fields.moved_of(field, values, view, self._min_box, from_buffer) for view in views)
+                made = tuple(_fields.moved_of(field, values, view, least_box, from_buffer) for view in views)
             return made if self._has_views else made[0]
 
         return {field.name: made_of(field) for field in self._chosen}

@@ -44,9 +44,9 @@ def made_of(field, values, num_rows, from_buffer):
 MOVED = ("boxes", "keypoints", "mask")  # kinds that come as the rows show them
 
 
-def moved_of(field, values, view, min_box, from_buffer):
+def moved_of(field, values, view, least_box, from_buffer):
     """What is yielded for boxes or keypoints as a view of the rows shows them.  view: (the matrices of its geometry as
-    bytes, (height, width), or a list of these for each row); min_box: the least side and area of a box."""
+    bytes, (height, width), or a list of these for each row); least_box: the last arguments of _sluice.move_boxes()."""
     matrices, size = view
     given, ends = bytes(values[0]), bytes(values[-1])
     if field.kind == "keypoints":
@@ -56,7 +56,7 @@ def moved_of(field, values, view, min_box, from_buffer):
         return made_of(field, (points, values[1]), None, from_buffer)
 
     def boxes_of(matrix, size, boxes, ends):
-        return _sluice.move_boxes(matrix, *size, boxes, ends, *min_box)
+        return _sluice.move_boxes(matrix, *size, boxes, ends, *least_box)
     boxes, kept, ends = _moved_rows(boxes_of, matrices, size, given, ends, 16)
     kept = from_buffer(kept, "int64")
     return {"boxes": from_buffer(boxes, "float32").reshape((-1, 4)), "labels": from_buffer(values[1], "int64")[kept],

@@ -25,13 +25,14 @@ def _of_batch(geometry, values, offsets):
             numpy.ascontiguousarray(offsets, numpy.int64).tobytes())
 
 
-def move_boxes(geometry, size, boxes, offsets, *, min_size=1, min_area=1):
+def move_boxes(geometry, size, boxes, offsets, *, min_size=1, min_area=1, by_center=False):
     """(boxes, kept, offsets) of those that the rows show, as NumPy arrays.
 
     geometry    of the batch, as a loader yields it (of one view), or float64 [rows, 3, 3], its "matrix"
     size        (height, width) of the rows
     boxes       float32 [boxes, 4]: left, top, right, bottom in pixels of the file's image
     offsets     of the boxes of each row
+    by_center   drop boxes whose centre a row does not show, as RandomIoUCrop does: loader.info["draws_by_boxes"]
 
     A box becomes the one around its moved corners, clipped to the row; it is kept if its sides are at least min_size and
     its area is at least min_area: torchvision's ClampBoundingBoxes and SanitizeBoundingBoxes.  kept says which of the
@@ -39,7 +40,8 @@ def move_boxes(geometry, size, boxes, offsets, *, min_size=1, min_area=1):
     """
     boxes = numpy.ascontiguousarray(boxes, numpy.float32).reshape(-1, 4)
     matrix, values, ends = _of_batch(geometry, boxes, offsets)
-    moved, kept, ends = _sluice.move_boxes(matrix, *map(int, size), values, ends, min_size, min_area)
+    moved, kept, ends = _sluice.move_boxes(matrix, *map(int, size), values, ends, min_size, min_area,
+                                             by_center)
     return (numpy.frombuffer(moved, numpy.float32).reshape(-1, 4), numpy.frombuffer(kept, numpy.int64),
             numpy.frombuffer(ends, numpy.int64))
 

@@ -146,6 +146,14 @@ def _zoom_out(part):
     return [f"zoom_out={_number(low)}-{_number(high)}:p={_number(part.p)}" + ("" if fill == "0" else f":fill={fill}")]
 
 
+def _iou_crop(part):
+    if list(part.options) != [0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0]:
+        _refuse(part, f"sampler_options {part.options}: those that it has by default")
+    trials = "" if part.trials == 40 else f":trials={part.trials}"
+    return [f"iou_crop={_number(part.min_scale)}-{_number(part.max_scale)}:ratio={_ratio(part.min_aspect_ratio)}-"
+            f"{_ratio(part.max_aspect_ratio)}:p={_number(getattr(part, 'p', 1))}{trials}"]
+
+
 def _random_crop(part):
     padding = part.padding or 0
     if not isinstance(padding, int):
@@ -342,7 +350,7 @@ _PARTS = {
     "Pad": _pad,
     "RandomZoomOut": _zoom_out,
     "RandomResize": _random_resize,
-    "RandomIoUCrop": lambda part: _refuse(part, "its draws depend on the boxes, which are not where images are cropped"),
+    "RandomIoUCrop": _iou_crop,
     "ClampBoundingBoxes": lambda part: [],  # sluice.annotations clips and filters boxes
     "SanitizeBoundingBoxes": lambda part: [],
     "ColorJitter": _jitter,

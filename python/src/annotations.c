@@ -12,6 +12,7 @@ struct ragged {
     const char *matrices, *values, *offsets;
     Py_ssize_t matrix_bytes, value_bytes, offset_bytes;
     unsigned height, width;
+    int by_center; /* of boxes: a row has only those whose centre it shows */
     size_t num_rows, num_values;
 };
 
@@ -51,16 +52,20 @@ static void move_rows(const struct ragged *r, double min_size, double min_area, 
     size_t num_kept = 0;
     for (size_t row = 0; row < r->num_rows; row++) {
         double matrix[9];
-        const size_t first = offset_at(r, row), num = offset_at(r, row + 1) - first;
         memcpy(matrix, r->matrices + row * sizeof(matrix), sizeof(matrix));
         offsets[row] = (int64_t)num_kept;
-        memcpy(moved + 4 * num_kept, r->values + first * 4 * sizeof(float),
-               num * 4 * sizeof(float));
-        const size_t num_here =
-            sluice_move_boxes(matrix, r->height, r->width, moved + 4 * num_kept, num, min_size,
-                              min_area, moved + 4 * num_kept, in_row);
+        float *boxes = moved + 4 * num_kept;
+        int64_t *of_row = kept + num_kept;
+        size_t num = 0;
+        for (size_t i = offset_at(r, row); i < offset_at(r, row + 1); i++) {
+            memcpy(boxes + 4 * num, r->values + 4 * i * sizeof(float), 4 * sizeof(float));
+            if (!r->by_center || sluice_shows_center(matrix, r->height, r->width, boxes + 4 * num))
+                of_row[num++] = (int64_t)i;
+        }
+        const size_t num_here = sluice_move_boxes(matrix, r->height, r->width, boxes, num, min_size,
+                                                  min_area, boxes, in_row);
         for (size_t i = 0; i < num_here; i++)
-            kept[num_kept + i] = (int64_t)(first + in_row[i]);
+            of_row[i] = of_row[in_row[i]];
         num_kept += num_here;
     }
     offsets[r->num_rows] = (int64_t)num_kept;
@@ -71,9 +76,9 @@ PyObject *module_move_boxes(PyObject *module, PyObject *args)
     (void)module;
     struct ragged r;
     double min_size, min_area;
-    if (!PyArg_ParseTuple(args, "y#IIy#y#dd:move_boxes", &r.matrices, &r.matrix_bytes, &r.height,
+    if (!PyArg_ParseTuple(args, "y#IIy#y#ddp:move_boxes", &r.matrices, &r.matrix_bytes, &r.height,
                           &r.width, &r.values, &r.value_bytes, &r.offsets, &r.offset_bytes,
-                          &min_size, &min_area) ||
+                          &min_size, &min_area, &r.by_center) ||
         !check_ragged(&r, 4 * sizeof(float)))
         return NULL;
     float *moved = malloc(r.num_values * 4 * sizeof(*moved) + 1);

@@ -341,11 +341,12 @@ static PyObject *loader_info(PyObject *self, PyObject *arg)
     static const char *const target_kinds[] = {
         [SLUICE_TARGETS_VECTOR] = "vector", [SLUICE_TARGETS_BYTES] = "bytes"};
     return Py_BuildValue(
-        "{s:s,s:(KK),s:K,s:I,s:I,s:N,s:N,s:N,s:(KK),s:s,s:z,s:I,s:I,s:I}", "id", info->id,
+        "{s:s,s:(KK),s:K,s:I,s:I,s:N,s:N,s:N,s:N,s:(KK),s:s,s:z,s:I,s:I,s:I}", "id", info->id,
         "num_samples", (unsigned long long)info->num_samples[0],
         (unsigned long long)info->num_samples[1], "num_classes",
         (unsigned long long)info->num_classes, "height", (unsigned)format->height, "width",
         (unsigned)format->width, "table", table, "views", views, "buckets", buckets,
+        "draws_by_boxes", PyBool_FromLong(sluice_loader_draws_by_boxes(l->loader, part)),
         "pipeline_fingerprint", (unsigned long long)info->pipeline_fingerprint[0],
         (unsigned long long)info->pipeline_fingerprint[1], "mode", info->mode, "target_kind",
         target_kinds[info->target_kind], "target_dim", (unsigned)info->target_dim, "rank",

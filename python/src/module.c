@@ -124,10 +124,9 @@ static PyMethodDef module_methods[] = {
     {"state_part", module_state_part, METH_VARARGS,
      "state_part(state): what a batch's state is of."},
     {"move_boxes", module_move_boxes, METH_VARARGS,
-     "move_boxes(matrices, height, width, boxes, offsets, min_size, min_area): of a batch, bytes "
-     "of "
-     "float64 [rows, 3, 3], float32 [boxes, 4] and uint64 [rows + 1]: bytearrays of the boxes that "
-     "are kept, of int64, which of those given they are, and their offsets."},
+     "move_boxes(matrices, height, width, boxes, offsets, min_size, min_area, by_center): of a "
+     "batch, bytes of float64 [rows, 3, 3], float32 [boxes, 4] and uint64 [rows + 1]: bytearrays "
+     "of the boxes that are kept, of int64, which of those given they are, and their offsets."},
     {"move_keypoints", module_move_keypoints, METH_VARARGS,
      "move_keypoints(matrices, height, width, points, offsets, number, dim): the same for float32 "
      "[objects, number, dim]: a bytearray of all."},

@@ -5,22 +5,28 @@ usage: compare_boxes_with_torchvision.py [--images N]      with the package `slu
 
 For each pipeline: random boxes of random images, by geometry=True and sluice.annotations.move_boxes(); and by
 torchvision's functionals on PIL images, ClampBoundingBoxes and SanitizeBoundingBoxes.  A box may differ by 1e-3 of a
-pixel.  Exit 0: all agree; 1: a difference; 77: skipped (no torchvision with v2, or no package).
+pixel.  Of iou_crop: RandomIoUCrop itself, with the op's random numbers; its crops must be the same.  Exit 0: all agree; 1: a difference; 77: skipped (no torchvision with v2, or no package).
 """
 import argparse
+import json
 import pathlib
+import subprocess
 import sys
 import tempfile
+import unittest.mock
 
 try:
     import numpy
     import torch
     from PIL import Image
     from torchvision import tv_tensors
+    from torchvision.transforms import v2
     from torchvision.transforms.v2 import functional as F
     import sluice
     import sluice.annotations
     import sluice.numpy
+    import sluice.programs
+    from reference_draws import Rng
 except ImportError as error:
     print(f"SKIPPED: {error}")
     sys.exit(77)
@@ -81,6 +87,44 @@ def random_boxes(rng, width, height):
     return numpy.stack([x[:, 0], y[:, 0], x[:, 1], y[:, 1]], axis=1).clip(0, [width, height] * 2).astype(numpy.float32)
 
 
+def torchvision_crop(seed, sample, size, boxes):
+    """RandomIoUCrop's crop of an image of (width, height), with the random numbers of op 1."""
+    rng = Rng(seed, 0, sample, 1)
+    if len(boxes) == 0 or rng.uniform() >= 1:  # of the op's p
+        return None
+    given = tv_tensors.BoundingBoxes(boxes, format="XYXY", canvas_size=size[::-1])
+    with unittest.mock.patch("torch.rand", lambda n: torch.tensor([(rng.word() >> 8) * 2**-24 for _ in range(n)])), \
+            unittest.mock.patch("torch.randint", lambda low, high, size: torch.tensor([rng.below(high)])):
+        params = v2.RandomIoUCrop().make_params([given])
+    return {name: params[name] for name in ("left", "top", "width", "height")} if params else None
+
+
+def compare_iou_crop(num_images, rng):
+    """(the number of crops, what is wrong)."""
+    failures, num_cut = [], 0
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder)
+        (root / "class").mkdir()
+        sizes = [tuple(rng.integers(30, 900, 2).tolist()) for _ in range(num_images)]
+        boxes = [random_boxes(rng, *size)[:rng.integers(0, 12)] for size in sizes]
+        for i, size in enumerate(sizes):
+            Image.new("RGB", size).save(root / "class" / f"{i:04}.png")
+        (root / "metadata.jsonl").write_text("\n".join(
+            json.dumps({"file_name": f"class/{i:04}.png", "objects": {"boxes": of.tolist(), "labels": [0] * len(of)}})
+            for i, of in enumerate(boxes)))
+        subprocess.run([sluice.programs.find("offload_dataset"), "index", root, "--target", "objects:boxes"],
+                       check=True, capture_output=True)
+        for seed in range(5):
+            with sluice.numpy.Loader(folder, 8, pipeline="decode,iou_crop,resize=8x8", seed=seed) as loader:
+                for i, (draws, size, of) in enumerate(zip(loader.draws(range(num_images)), sizes, boxes)):
+                    crop = torchvision_crop(seed, i, size, of)
+                    num_cut += crop is not None
+                    want = crop or {"left": 0, "top": 0, "width": size[0], "height": size[1]}
+                    if draws[0]["from"] != want:
+                        failures.append(f"iou_crop, seed {seed}, sample {i}: {draws[0]['from']}, not {want}")
+    return num_cut, failures
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--images", type=int, default=40)
@@ -133,11 +177,13 @@ def main():
                         num_boxes += len(boxes)
                         num_kept += int(mask.sum())
                         first += len(boxes)
+    num_crops, wrong = compare_iou_crop(5 * num_images, rng)
+    failures += wrong
     if worst_point > 1e-3:
         failures.append(f"keypoints are off by {worst_point}")
     print(f"{num_boxes} boxes, of which {num_kept} are kept: greatest difference {worst:.2g} pixels; of keypoints "
-          f"{worst_point:.2g}; {len(failures)} failures", *failures[:10], sep="\n")
-    return 1 if failures or not num_kept else 0
+          f"{worst_point:.2g}; {num_crops} crops of iou_crop; {len(failures)} failures", *failures[:10], sep="\n")
+    return 1 if failures or not num_kept or not num_crops else 0
 
 
 if __name__ == "__main__":

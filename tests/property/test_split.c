@@ -81,6 +81,10 @@ static const char *const specs[] = {
     "decode,center_crop=25,affine=-20-20:scale=0.8-1.2:filter=bicubic,rotate=0-360,hflip=1",
     "decode,letterbox=30x41:fill=9/8/7,hflip=1,to_tensor",
     "decode,zoom_out=1-3:p=0.7:fill=9/8/7,hflip,resize=24x30,to_tensor",
+    "decode,iou_crop,hflip,resize=24x30,to_tensor",
+    "decode,zoom_out=1-3:p=0.7,iou_crop=0.3-1:p=0.8,hflip,resize=24x30",
+    "decode,resize=30x40,iou_crop,random_resized_crop=20,to_tensor",
+    "decode,iou_crop,zoom_out=1-2:epochs=epoch<3,views([resize=20x20],2x[random_resized_crop=9])",
     "decode,random_resize=9-60:max=70:filter=random,hflip,random_crop=24",
     "decode,random_crop=20,zoom_out=1.5-1.5:p=1,random_resized_crop=24",
     "decode,exif_transpose,letterbox=33:filter=bicubic,center_crop=30x40,pad_to_multiple=7",
@@ -232,10 +236,18 @@ static void run(const struct sluice_pipeline *pipeline, struct sluice_scratch *s
         die(sluice_pipeline_spec(pipeline), &err);
 }
 
+/* The crop is iou_crop's: a part of the image, or of what a resize to 30 x 40 made of it. */
 static struct sluice_sample start(struct sluice_buf *file, uint64_t id)
 {
-    return (struct sluice_sample){.key = {.seed = sluice_test_seed(), .epoch = 3, .sample_id = id},
-                                  .data = sluice_buf_ref(file)};
+    struct sluice_image_info info = {0};
+    CHECK_OK(sluice_image_probe(file->data, file->len, &info, NULL));
+    const struct sluice_box crop = {.left = info.width / 9,
+                                    .top = info.height / 7,
+                                    .width = (info.width + 1) / 2,
+                                    .height = (info.height + 1) * 2 / 3};
+    return (struct sluice_sample){
+        .key = {.seed = sluice_test_seed(), .epoch = 3, .sample_id = id, .crop = crop},
+        .data = sluice_buf_ref(file)};
 }
 
 /* The same words, the bytes in other memory. */

@@ -237,8 +237,13 @@ class Text(unittest.TestCase):
                    "decode,zoom_out=1-4:p=0.5:fill=123/117/104,resize=20x30")
         self.check(T.Compose([resize(min_size=260, max_size=1041, interpolation=Mode.BICUBIC), T.RandomCrop(480)]),
                    "decode,random_resize=260-1040:filter=bicubic,random_crop=480:padding=0")
-        with self.assertRaisesRegex(ValueError, "RandomIoUCrop: its draws depend on the boxes"):
-            recipes.text(T.Compose([crop()]))
+        usual = {"min_scale": 0.3, "max_scale": 1.0, "min_aspect_ratio": 0.5, "max_aspect_ratio": 2.0, "trials": 40,
+                 "options": [0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0]}
+        self.check(T.Compose([crop(**usual), T.Resize((20, 30))]), "decode,iou_crop=0.3-1:ratio=1/2-2:p=1,resize=20x30")
+        self.check(T.Compose([crop(**{**usual, "trials": 9}, p=0.8), T.Resize((20, 30))]),
+                   "decode,iou_crop=0.3-1:ratio=1/2-2:p=0.8:trials=9,resize=20x30")
+        with self.assertRaisesRegex(ValueError, "RandomIoUCrop: sampler_options"):
+            recipes.text(T.Compose([crop(**{**usual, "options": [0.5]})]))
 
     def test_a_text_stays_as_it_is(self):
         self.check("decode,resize=8", "decode,resize=8")

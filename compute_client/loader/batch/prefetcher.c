@@ -4,6 +4,7 @@
 #include "base/cond.h"
 #include "compute_client/loader/batch/prefetcher_state.h"
 #include "compute_client/loader/choose/choice.h"
+#include "compute_client/loader/order/boxed_draws.h"
 #include "compute_client/loader/tuning.h"
 #include "op/form.h"
 
@@ -159,7 +160,8 @@ static struct sluice_source_item item_of(const struct row *row, size_t ticket)
         .key = {.seed = epoch->seed,
                 .epoch = row->slot->batch.draw_epochs[row->index],
                 .sample_id = row->sample_id,
-                .schedule = epoch->schedule},
+                .schedule = epoch->schedule,
+                .crop = row->crop},
         .path = sluice_manifest_at(epoch->manifest, row->sample_id).path,
         .file_bytes = sluice_manifest_at(epoch->manifest, row->sample_id).bytes,
         .split = row->choice.split,
@@ -211,6 +213,7 @@ static struct sluice_source_item begin_row(struct sluice_prefetcher *prefetcher,
     row->position = drawn->position;
     row->sample_id = epoch->ids[drawn->position];
     row->choice = prefetcher->ask.choice;
+    row->crop = prefetcher->ask_crop;
     row->requested_ns = now;
     row->started_ns = row->cpu_ns = 0;
     row->result = (struct sluice_source_result){0};
@@ -264,6 +267,24 @@ static struct sluice_source_item take_again(struct sluice_prefetcher *prefetcher
     return item_of(row, (size_t)row->result.ticket);
 }
 
+/* Draws what the next item's ops draw by its boxes. */
+static void draw_crop(struct sluice_prefetcher *prefetcher)
+{
+    const struct sluice_epoch *epoch = &prefetcher->epoch;
+    const struct sluice_sampler_item *item = prefetcher_next_drawn(prefetcher);
+    struct sluice_draw_key key = {.seed = epoch->seed,
+                                  .epoch = item->draw_epoch,
+                                  .sample_id = epoch->ids[item->position],
+                                  .schedule = epoch->schedule};
+    const struct sluice_size size = prefetcher_image_size(epoch, (uint32_t)key.sample_id);
+    struct sluice_err err = {0};
+    const sluice_status status =
+        sluice_boxed_draws(epoch->pipeline, epoch->manifest, size, &key, &err);
+    prefetcher->ask_crop = key.crop;
+    if (status != SLUICE_OK)
+        prefetcher_fail(prefetcher, status, err.text, false);
+}
+
 /* Gets the next item to request.  With `waits`, waits until the bounds allow one.  False: none may
  * be requested now, or the epoch needs no more. */
 static bool take_next(struct sluice_prefetcher *prefetcher, bool waits,
@@ -274,6 +295,7 @@ static bool take_next(struct sluice_prefetcher *prefetcher, bool waits,
         prefetcher->ask =
             chooser->choose(chooser->ctx, prefetcher->epoch.first_item + prefetcher->next_item,
                             prefetcher_next_drawn(prefetcher), &prefetcher->seen_under_way);
+        draw_crop(prefetcher);
         prefetcher->has_ask = true;
     }
     pthread_mutex_lock(&prefetcher->lock);

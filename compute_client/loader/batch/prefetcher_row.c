@@ -199,6 +199,22 @@ static sluice_status open_file(struct row *row, struct maker *maker, struct slui
                                        &row->result.sample, err);
 }
 
+/* Whether draws that depend on the image's size were made for its true size. */
+static sluice_status check_listed_size(const struct row *row, struct sluice_err *err)
+{
+    const struct sluice_epoch *epoch = &row->prefetcher->epoch;
+    const struct sluice_file_image *image = &row->result.sample.image;
+    if (!sluice_pipeline_draws_by_boxes(epoch->pipeline))
+        return SLUICE_OK;
+    const struct sluice_size size = prefetcher_image_size(epoch, row->sample_id);
+    if (image->width != size.width || image->height != size.height)
+        return sluice_fail(err, SLUICE_E_CORRUPT,
+                           "the image has %u x %u pixels, and by the list %u x %u: index the "
+                           "dataset again",
+                           image->width, image->height, size.width, size.height);
+    return SLUICE_OK;
+}
+
 /* Computes the row's geometry, if it is asked for.  A sample with pixels came with the image of its
  * file. */
 static sluice_status find_geometry(struct row *row, struct maker *maker, struct sluice_err *err)
@@ -216,6 +232,9 @@ static sluice_status find_geometry(struct row *row, struct maker *maker, struct 
         if (status != SLUICE_OK)
             return status;
     }
+    const sluice_status status = check_listed_size(row, err);
+    if (status != SLUICE_OK)
+        return status;
     for (unsigned view = 0; view < sluice_pipeline_num_views(pipeline); view++)
         sluice_pipeline_geometry(pipeline, &sample->key, &sample->image, view,
                                  &batch->geometry[view * batch->capacity + row->index]);

@@ -6,12 +6,18 @@
 
 /* The next batch, before its first item is requested: its rows, and their sizes and places. */
 
+struct sluice_size prefetcher_image_size(const struct sluice_epoch *epoch, uint32_t sample_id)
+{
+    if (epoch->sizes)
+        return epoch->sizes[sample_id];
+    const struct sluice_manifest_entry entry = sluice_manifest_at(epoch->manifest, sample_id);
+    return (struct sluice_size){entry.width, entry.height};
+}
+
 /* The size in which a sample ends. */
 static struct sluice_size end_size(const struct sluice_epoch *epoch, uint32_t sample_id)
 {
-    const struct sluice_manifest_entry entry = sluice_manifest_at(epoch->manifest, sample_id);
-    const struct sluice_size size =
-        epoch->sizes ? epoch->sizes[sample_id] : (struct sluice_size){entry.width, entry.height};
+    const struct sluice_size size = prefetcher_image_size(epoch, sample_id);
     return sluice_pipeline_size_at(epoch->pipeline, sluice_pipeline_u8_split(epoch->pipeline),
                                    size.width, size.height);
 }

@@ -26,6 +26,7 @@ struct row {
     size_t item; /* its number among those of the epoch that are left */
     uint32_t position, sample_id;
     struct sluice_choice choice;
+    struct sluice_box crop; /* in its draw key */
     uint64_t requested_ns, arrived_ns, started_ns, done_ns;
     uint64_t cpu_ns;                    /* of the worker; only if the chooser has on_row */
     struct sluice_source_result result; /* its sample is taken by the job */
@@ -131,6 +132,7 @@ struct sluice_prefetcher {
 
     /* `thread`'s alone. */
     struct sluice_ask ask; /* for the next item */
+    struct sluice_box ask_crop;
     bool has_ask;
     struct sluice_expected seen_under_way; /* under_way after the item before it was requested */
 
@@ -157,6 +159,8 @@ prefetcher_next_drawn(const struct sluice_prefetcher *prefetcher)
 
 /* Under the lock: how many rows the batch of the next item has, and where they go. */
 void prefetcher_begin_slot(struct sluice_prefetcher *prefetcher, struct slot *slot);
+/* The size of a sample's decoded image, if the epoch knows it. */
+struct sluice_size prefetcher_image_size(const struct sluice_epoch *epoch, uint32_t sample_id);
 /* The expected payload of the next item, for the choice that was made for it. */
 size_t prefetcher_expected_bytes(const struct sluice_prefetcher *prefetcher);
 
