@@ -1,4 +1,4 @@
-#include "train/cpu_layout.h"
+#include "train/cpu/cpu_layout.h"
 
 #include "support/test.h"
 #include "train/model_names.h"

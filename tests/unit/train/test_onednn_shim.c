@@ -1,4 +1,4 @@
-#include "train/onednn_shim.h"
+#include "train/cpu/onednn_shim.h"
 
 #include "base/rng.h"
 

@@ -1,4 +1,4 @@
-#include "train/plain.h"
+#include "train/cpu/plain.h"
 
 #include "support/test.h"
 

@@ -1,4 +1,4 @@
-#include "train/onednn_describe.h"
+#include "train/cpu/onednn_describe.h"
 
 sluice_status sluice_onednn_check(dnnl_status_t status, const char *what, struct sluice_err *err)
 {

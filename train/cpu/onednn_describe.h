@@ -1,7 +1,7 @@
-#ifndef SLUICE_TRAIN_ONEDNN_DESCRIBE_H
-#define SLUICE_TRAIN_ONEDNN_DESCRIBE_H
+#ifndef SLUICE_TRAIN_CPU_ONEDNN_DESCRIBE_H
+#define SLUICE_TRAIN_CPU_ONEDNN_DESCRIBE_H
 
-#include "train/onednn_geometry.h"
+#include "train/cpu/onednn_geometry.h"
 
 #include "base/error.h"
 

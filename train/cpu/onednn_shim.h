@@ -1,7 +1,7 @@
-#ifndef SLUICE_TRAIN_ONEDNN_SHIM_H
-#define SLUICE_TRAIN_ONEDNN_SHIM_H
+#ifndef SLUICE_TRAIN_CPU_ONEDNN_SHIM_H
+#define SLUICE_TRAIN_CPU_ONEDNN_SHIM_H
 
-#include "train/onednn_geometry.h"
+#include "train/cpu/onednn_geometry.h"
 
 #include "base/error.h"
 

@@ -1,6 +1,6 @@
-#include "train/cpu_layout.h"
-#include "train/onednn_shim.h"
-#include "train/plain.h"
+#include "train/cpu/cpu_layout.h"
+#include "train/cpu/onednn_plans.h"
+#include "train/cpu/plain.h"
 #include "train/trainer_internal.h"
 
 #include "base/array.h"
@@ -19,17 +19,6 @@
  *
  * The results of a step are a pure function of its inputs, the number of threads and the library,
  * so a run continued from a checkpoint is bit-for-bit the run that was not interrupted. */
-
-/* Batch sizes that stay ready.  The last batch of an epoch is short, and batches with skipped
- * samples have other sizes. */
-#define MAX_PLANS 4
-
-struct plan { /* for batches of n */
-    unsigned n;
-    uint64_t last_use;
-    unsigned num_layers;
-    struct sluice_onednn_layer *layers[]; /* NULL where C does it */
-};
 
 struct cpu_param {
     float *value;
@@ -50,8 +39,7 @@ struct cpu_layer {
 struct cpu_trainer {
     struct sluice_trainer base;
     struct sluice_onednn *onednn;
-    struct plan *plans[MAX_PLANS];
-    uint64_t uses;
+    struct sluice_onednn_plans plans;
 
     /* By the net's indices. */
     struct cpu_param *params;
@@ -129,20 +117,10 @@ static sluice_status make_tensors(struct cpu_trainer *cpu, struct sluice_err *er
     return status;
 }
 
-static void plan_destroy(struct plan *plan)
-{
-    if (!plan)
-        return;
-    for (unsigned i = 0; i < plan->num_layers; i++)
-        sluice_onednn_layer_destroy(plan->layers[i]);
-    free(plan);
-}
-
 static void cpu_clear(struct sluice_trainer *trainer)
 {
     struct cpu_trainer *cpu = (struct cpu_trainer *)trainer;
-    for (int i = 0; i < MAX_PLANS; i++)
-        plan_destroy(cpu->plans[i]);
+    sluice_onednn_plans_clear(&cpu->plans);
     sluice_onednn_destroy(cpu->onednn);
     for (size_t i = 0; i < cpu->num_owned; i++)
         free(cpu->owned[i]);
@@ -187,87 +165,6 @@ static sluice_status cpu_init(struct sluice_trainer *trainer, struct sluice_err 
     return status;
 }
 
-static sluice_status plan_layer(struct cpu_trainer *cpu, struct plan *plan, unsigned i,
-                                struct sluice_err *err)
-{
-    const struct sluice_layer *layer = &cpu->base.net.layers[i];
-    struct sluice_onednn_geometry geometry = {
-        .n = plan->n,
-        .c = layer->in.c,
-        .h = layer->in.h,
-        .w = layer->in.w,
-        .out_c = layer->out.c,
-        .out_h = layer->out.h,
-        .out_w = layer->out.w,
-        .kernel = layer->kernel,
-        .stride = layer->stride,
-        .pad = layer->pad,
-        .has_bias = layer->bias >= 0,
-        .needs_diff_src = layer->input > 0,
-        .epsilon = SLUICE_PLAIN_EPSILON,
-    };
-    switch (layer->kind) {
-    case SLUICE_LAYER_CONV:
-        geometry.kind = SLUICE_ONEDNN_CONV;
-        break;
-    case SLUICE_LAYER_LINEAR:
-        geometry.kind = SLUICE_ONEDNN_LINEAR;
-        geometry.c = (unsigned)sluice_shape_elements(layer->in);
-        geometry.h = geometry.w = 1;
-        break;
-    case SLUICE_LAYER_MAXPOOL:
-        geometry.kind = SLUICE_ONEDNN_MAXPOOL;
-        break;
-    case SLUICE_LAYER_BATCHNORM:
-        geometry.kind = SLUICE_ONEDNN_BATCHNORM;
-        break;
-    case SLUICE_LAYER_RELU:
-        geometry.kind = SLUICE_ONEDNN_RELU;
-        break;
-    case SLUICE_LAYER_AVGPOOL:
-    case SLUICE_LAYER_DROPOUT:
-    case SLUICE_LAYER_ADD:
-        return SLUICE_OK;
-    }
-    return sluice_onednn_layer_create(cpu->onednn, &geometry, &plan->layers[i], err);
-}
-
-static sluice_status get_plan(struct cpu_trainer *cpu, unsigned n, struct plan **out,
-                              struct sluice_err *err)
-{
-    struct plan **slot = &cpu->plans[0];
-    for (int i = 0; i < MAX_PLANS; i++) {
-        struct plan *plan = cpu->plans[i];
-        if (plan && plan->n == n) {
-            plan->last_use = ++cpu->uses;
-            *out = plan;
-            return SLUICE_OK;
-        }
-        if (*slot && (!plan || plan->last_use < (*slot)->last_use))
-            slot = &cpu->plans[i];
-    }
-
-    const unsigned num_layers = cpu->base.net.num_layers;
-    struct plan *plan =
-        calloc(1, sizeof(*plan) + num_layers * sizeof(struct sluice_onednn_layer *));
-    if (!plan)
-        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a batch of %u", n);
-    plan->n = n;
-    plan->last_use = ++cpu->uses;
-    plan->num_layers = num_layers;
-    for (unsigned i = 0; i < num_layers; i++) {
-        const sluice_status status = plan_layer(cpu, plan, i, err);
-        if (status) {
-            plan_destroy(plan);
-            return status;
-        }
-    }
-    plan_destroy(*slot);
-    *slot = plan;
-    *out = plan;
-    return SLUICE_OK;
-}
-
 static struct sluice_onednn_arrays arrays_of(struct cpu_trainer *cpu, unsigned i)
 {
     const struct sluice_layer *layer = &cpu->base.net.layers[i];
@@ -298,8 +195,8 @@ static void evaluate_batchnorm(struct cpu_trainer *cpu, unsigned i, size_t num_p
                         cpu->tensors[i + 1].values);
 }
 
-static sluice_status forward_layer(struct cpu_trainer *cpu, struct plan *plan, unsigned i,
-                                   bool is_training, struct sluice_err *err)
+static sluice_status forward_layer(struct cpu_trainer *cpu, struct sluice_onednn_plan *plan,
+                                   unsigned i, bool is_training, struct sluice_err *err)
 {
     const struct sluice_layer *layer = &cpu->base.net.layers[i];
     const size_t in_count = sluice_shape_elements(layer->in),
@@ -344,8 +241,8 @@ static sluice_status forward_layer(struct cpu_trainer *cpu, struct plan *plan, u
     return status;
 }
 
-static sluice_status backward_layer(struct cpu_trainer *cpu, struct plan *plan, unsigned i,
-                                    struct sluice_err *err)
+static sluice_status backward_layer(struct cpu_trainer *cpu, struct sluice_onednn_plan *plan,
+                                    unsigned i, struct sluice_err *err)
 {
     bool *has_diff = cpu->has_diff;
     const struct sluice_layer *layer = &cpu->base.net.layers[i];
@@ -404,11 +301,12 @@ static void descend(struct cpu_trainer *cpu)
 }
 
 static sluice_status run(struct cpu_trainer *cpu, const struct sluice_train_batch *batch,
-                         bool is_training, struct plan **plan, struct sluice_err *err)
+                         bool is_training, struct sluice_onednn_plan **plan, struct sluice_err *err)
 {
     const struct sluice_net *net = &cpu->base.net;
     sluice_onednn_enter(cpu->onednn);
-    sluice_status status = get_plan(cpu, batch->n, plan, err);
+    sluice_status status =
+        sluice_onednn_plans_get(&cpu->plans, cpu->onednn, net, batch->n, plan, err);
     if (status)
         return status;
     const struct sluice_trainer *base = &cpu->base;
@@ -442,7 +340,7 @@ static sluice_status cpu_step(struct sluice_trainer *trainer,
                               const struct sluice_train_batch *batch, struct sluice_err *err)
 {
     struct cpu_trainer *cpu = (struct cpu_trainer *)trainer;
-    struct plan *plan;
+    struct sluice_onednn_plan *plan;
     sluice_status status = run(cpu, batch, true, &plan, err);
     memset(cpu->has_diff, 0, (trainer->net.num_layers + 1) * sizeof(*cpu->has_diff));
     for (unsigned i = trainer->net.num_layers; !status && i > 0; i--)
@@ -455,7 +353,7 @@ static sluice_status cpu_step(struct sluice_trainer *trainer,
 static sluice_status cpu_evaluate(struct sluice_trainer *trainer,
                                   const struct sluice_train_batch *batch, struct sluice_err *err)
 {
-    struct plan *plan;
+    struct sluice_onednn_plan *plan;
     return run((struct cpu_trainer *)trainer, batch, false, &plan, err);
 }
 

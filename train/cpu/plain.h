@@ -1,5 +1,5 @@
-#ifndef SLUICE_TRAIN_PLAIN_H
-#define SLUICE_TRAIN_PLAIN_H
+#ifndef SLUICE_TRAIN_CPU_PLAIN_H
+#define SLUICE_TRAIN_CPU_PLAIN_H
 
 #include "train/net.h"
 #include "train/train.h"

@@ -1,7 +1,7 @@
-#include "train/onednn_shim.h"
+#include "train/cpu/onednn_shim.h"
 
 #include "base/log.h"
-#include "train/onednn_describe.h"
+#include "train/cpu/onednn_describe.h"
 
 #include <assert.h>
 #include <dlfcn.h>
