@@ -142,14 +142,24 @@ bool sluice_trainer_is_deterministic(const struct sluice_trainer *trainer);
 
 void sluice_trainer_set_lr(struct sluice_trainer *trainer, double lr);
 
-/* Checkpoints: the model's name and shapes, parameters, momentum, running statistics, step
- * count; written to a temporary file and renamed.  `extra` is a line of text of the caller (JSON)
- * that load returns as a new string.  A run that continues from a load equals the uninterrupted run
- * bit for bit (cpu).  SLUICE_E_CORRUPT and SLUICE_E_INVALID (another model) name the file. */
+/* Checkpoints (checkpoint.h): the model's name and shapes, parameters, running statistics, momentum,
+ * step count.  `path` has the weights in the safetensors format, with torchvision's names; a second
+ * file has the momentum.  `extra` is a line of text of the caller (JSON, UTF-8) that load
+ * returns as a new string.  A run that continues from a load equals the uninterrupted run bit for
+ * bit (cpu).  Load takes files of version 0.1, too, and loads wholly or not at all.
+ * SLUICE_E_CORRUPT, SLUICE_E_INVALID (another model) and SLUICE_E_NOT_FOUND name the file. */
 SLUICE_MUST_USE sluice_status sluice_trainer_save(struct sluice_trainer *trainer, const char *path,
                                                   const char *extra, struct sluice_err *err);
 SLUICE_MUST_USE sluice_status sluice_trainer_load(struct sluice_trainer *trainer, const char *path,
                                                   char **extra, struct sluice_err *err);
+
+/* Initial weights from a file in the safetensors format with torchvision's names, float32, float16
+ * or bfloat16; call it before the first step.  The names and shapes must be the model's.  If the
+ * classifier (the last linear layer) is not in the file at all, it keeps its own initial values;
+ * one of other classes is SLUICE_E_INVALID, as is every other difference, and changes nothing.
+ * num_batches_tracked may be missing.  SLUICE_E_UNSUPPORTED: a pickle of PyTorch. */
+SLUICE_MUST_USE sluice_status sluice_trainer_init_from(struct sluice_trainer *trainer,
+                                                       const char *path, struct sluice_err *err);
 
 /* Memory from which uploads are fastest: page-locked with cuda, plain pages with other devices.
  * 64-byte aligned.  The trainer must outlive it. */

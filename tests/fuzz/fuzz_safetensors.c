@@ -1,4 +1,4 @@
-#include "train/safetensors.h"
+#include "train/checkpoint/safetensors.h"
 
 #include "fuzz.h"
 #include "fuzz_seal.h"

@@ -82,6 +82,13 @@ def train(*flags, code=0, **options):
     return Train(*flags, **options).end(code)
 
 
+def copy_checkpoint(source, target):
+    """Copies a checkpoint: a file, and the one of its momentum beside it."""
+    shutil.copy(source, target)
+    momentum, = source.parent.glob(source.name + ".momentum-*")
+    shutil.copy(momentum, target.parent / (target.name + momentum.name[len(source.name):]))
+
+
 def progress(line):
     """(batches done, batches of the epoch) by a line of a Train with -p 1, or None."""
     match = re.search(r"\[(\d+)/(\d+)\]", line)

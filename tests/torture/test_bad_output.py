@@ -9,6 +9,7 @@ import subprocess
 import unittest
 
 import torture
+from programs import copy_checkpoint
 
 FLAGS = ["--dataset-mode", "local", "-b", "8"]
 CPU = ["--device", "cpu", "-a", "small_cnn", "--image-size", "16", "--train-threads", "1", "--lr",
@@ -91,7 +92,7 @@ class Checkpoint(unittest.TestCase):
 
     def setUp(self):
         self.path = self.folder / f"{self.id().split('.')[-1]}.ckpt"
-        self.path.write_bytes(self.file.read_bytes())
+        copy_checkpoint(self.file, self.path)
 
     def resume(self, *flags, **more):
         return run(self.root, *FLAGS, *CPU, "--resume", self.path, "--checkpoint", self.path,

@@ -36,7 +36,7 @@ class Killed(unittest.TestCase):
         if process.returncode == 1 and "SLUICE_ONEDNN" in err:
             raise unittest.SkipTest("this build has no CPU trainer")
         assert process.returncode == 0, err
-        assert b'"epoch":%d,"cursor":0' % EPOCHS in cls.whole.read_bytes()
+        assert b'\\"epoch\\":%d,\\"cursor\\":0' % EPOCHS in cls.whole.read_bytes()
 
     def finish(self, path, *flags):
         """Goes on to the end; the weights are those of the run that nobody disturbed."""
@@ -82,6 +82,8 @@ class Killed(unittest.TestCase):
         self.finish(path, self.root, "--dataset-mode", "local")
         leftovers = [name for name in os.listdir(self.folder) if ".tmp-" in name]
         self.assertEqual(leftovers, [], f"seed {SEED}")
+        momenta = [name for name in os.listdir(self.folder) if name.startswith("killed.ckpt.")]
+        self.assertEqual(len(momenta), 1, f"seed {SEED}: {momenta}")
 
     @unittest.skipUnless(torture.BAD_DISK, "no bad_disk was built")
     def test_every_batch_is_delivered_once(self):
