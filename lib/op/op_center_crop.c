@@ -1,10 +1,16 @@
 #include "op/op.h"
 
-/* center_crop: the middle of an image, as torchvision's CenterCrop. */
+/* center_crop: the middle of an image, as torchvision's CenterCrop, or a corner, as FiveCrop has
+ * them. */
 
 struct params {
     struct sluice_size size;
+    uint32_t at;
 };
+
+enum { CENTER, TOP_LEFT, TOP_RIGHT, BOTTOM_LEFT, BOTTOM_RIGHT };
+static const char *const places[] = {"center",      "top_left",     "top_right",
+                                     "bottom_left", "bottom_right", NULL};
 
 static const struct sluice_op_param param_list[] = {
     {.name = "size",
@@ -12,6 +18,13 @@ static const struct sluice_op_param param_list[] = {
      .offset = offsetof(struct params, size),
      .form = "SIZE or HEIGHTxWIDTH",
      .example = "224"},
+    {.name = "at",
+     .kind = SLUICE_PARAM_WORD,
+     .offset = offsetof(struct params, at),
+     .form = "center, top_left, top_right, bottom_left or bottom_right",
+     .has_preset = true,
+     .words = places,
+     .is_quiet = true},
     {0},
 };
 
@@ -40,9 +53,16 @@ static void draw(const void *params, struct sluice_size in, struct sluice_rng *r
                  union sluice_drawn *drawn)
 {
     (void)rng;
-    const struct sluice_size size = sluice_crop_size(((const struct params *)params)->size);
-    const struct span across = center_span(in.width, size.width),
-                      down = center_span(in.height, size.height);
+    const struct params *p = params;
+    const struct sluice_size size = sluice_crop_size(p->size);
+    struct span across = center_span(in.width, size.width),
+                down = center_span(in.height, size.height);
+    if (p->at != CENTER) {
+        const bool is_right = p->at == TOP_RIGHT || p->at == BOTTOM_RIGHT;
+        const bool is_bottom = p->at == BOTTOM_LEFT || p->at == BOTTOM_RIGHT;
+        across.from = is_right ? in.width - across.count : 0;
+        down.from = is_bottom ? in.height - down.count : 0;
+    }
     drawn->resample = (struct sluice_resample){
         .from = {across.from, down.from, across.count, down.count},
         .to = {across.count, down.count},
@@ -61,7 +81,7 @@ static struct sluice_known_size known_size(const void *params, struct sluice_kno
 
 const struct sluice_op_type sluice_op_center_crop = {
     .name = "center_crop",
-    .help = "the middle 224 x 224 pixels, or 192x256 as HEIGHTxWIDTH",
+    .help = "the middle 224 x 224 pixels, or 192x256 as HEIGHTxWIDTH; :at=top_left: a corner",
     .column = "CenterCrop",
     .kind = SLUICE_OP_RESAMPLE,
     .is_copy = true,

@@ -105,6 +105,10 @@ static const char *const specs[] = {
     "decode,views([random_resized_crop=24:draws=1,hflip:draws=2],[random_resized_crop=31:draws=1,"
     "hflip:draws=2,augmix:p=0.5],[center_crop=9:draws=1]),to_tensor",
     "decode,views([resize=18x20,hflip],[random_resized_crop=8]),to_tensor",
+    "decode,resize=30,views([center_crop=20x24:at=top_left],[center_crop=20x24:at=top_right],"
+    "[center_crop=20x24:at=bottom_left],[center_crop=20x24:at=bottom_right],[center_crop=20x24]),"
+    "to_tensor",
+    "decode,center_crop=40:at=bottom_right,hflip=1",
 };
 
 enum { JPEG_420, JPEG_444, JPEG_GRAY, JPEG_PROGRESSIVE, PNG, JPEG_422, JPEG_440_RESTARTS };

@@ -67,3 +67,35 @@ TEST(center_crop_is_pad_and_cut)
         }
     }
 }
+
+/* FiveCrop of a 10 x 7 image, as torchvision's five_crop() has the boxes. */
+TEST(corners_are_those_of_five_crop)
+{
+    static const struct {
+        const char *at;
+        uint32_t left, top;
+    } corners[] = {
+        {":at=top_left", 0, 0},
+        {":at=top_right", 6, 0},
+        {":at=bottom_left", 0, 4},
+        {":at=bottom_right", 6, 4},
+        {"", 3, 2},
+        {":at=center", 3, 2},
+    };
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(corners); i++) {
+        char spec[64];
+        snprintf(spec, sizeof(spec), "decode,center_crop=3x4%s", corners[i].at);
+        struct sluice_pipeline *pipeline = run_test_parse(spec);
+        const struct sluice_resample r = run_test_draw(pipeline, 1, 0, 10, 7).resample;
+        CU_ASSERT(r.from.left == corners[i].left && r.from.top == corners[i].top);
+        CU_ASSERT(r.from.width == 4 && r.from.height == 3);
+        CU_ASSERT(r.out.width == 4 && r.out.height == 3);
+        /* A smaller image is in the middle, whatever the corner. */
+        const struct sluice_resample small = run_test_draw(pipeline, 1, 0, 2, 9).resample;
+        CU_ASSERT(small.left == 1 && small.from.left == 0 && small.from.width == 2);
+        CU_ASSERT_EQUAL(strstr(sluice_pipeline_spec(pipeline), ":at=") != NULL,
+                        i < SLUICE_ARRAY_LEN(corners) - 2);
+        sluice_pipeline_destroy(pipeline);
+    }
+    CU_ASSERT_EQUAL(sluice_pipeline_check("decode,center_crop=3:at=left", NULL), SLUICE_E_INVALID);
+}
