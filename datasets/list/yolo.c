@@ -1,6 +1,7 @@
 #include "datasets/list/yolo.h"
 
 #include "base/text.h"
+#include "image/orientation.h"
 
 #include <stdbool.h>
 #include <string.h>
@@ -49,14 +50,38 @@ sluice_status sluice_yolo_parse(const char *text, struct sluice_shapes *shapes,
     return status;
 }
 
-void sluice_yolo_scale(void *boxes, size_t bytes, uint32_t width, uint32_t height)
+/* From the upright image to the stored one (image/orientation.h), in parts of their sizes. */
+static void turn_back(float box[4], unsigned orientation)
+{
+    const bool is_mirrored =
+        orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
+    const bool is_flipped =
+        orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
+    if (sluice_orientation_swaps(orientation)) {
+        const float upright[4] = {box[0], box[1], box[2], box[3]};
+        for (int i = 0; i < 4; i++)
+            box[i] = upright[i ^ 1];
+    }
+    for (int axis = 0; axis < 2; axis++) {
+        const float begin = box[axis], end = box[axis + 2];
+        if (axis == 0 ? is_mirrored : is_flipped) {
+            box[axis] = 1 - end;
+            box[axis + 2] = 1 - begin;
+        }
+    }
+}
+
+void sluice_yolo_scale(void *boxes, size_t bytes, uint32_t width, uint32_t height,
+                       unsigned orientation)
 {
     const size_t num = bytes / SLUICE_BOX_BYTES;
-    for (size_t i = 0; i < 4 * num; i++) {
-        float number;
-        char *at = (char *)boxes + i * sizeof(number);
-        memcpy(&number, at, sizeof(number));
-        number *= (float)(i % 2 ? height : width);
-        memcpy(at, &number, sizeof(number));
+    for (size_t i = 0; i < num; i++) {
+        float box[4];
+        char *at = (char *)boxes + i * sizeof(box);
+        memcpy(box, at, sizeof(box));
+        turn_back(box, orientation);
+        for (int k = 0; k < 4; k++)
+            box[k] *= (float)(k % 2 ? height : width);
+        memcpy(at, box, sizeof(box));
     }
 }

@@ -8,6 +8,8 @@
 #include "datasets/list/coco.h"
 #include "datasets/list/shapes.h"
 #include "datasets/list/yolo.h"
+#include "datasets/manifest/image_sizes.h"
+#include "datasets/shards/shard.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -342,10 +344,14 @@ static sluice_status by_stem(const char *folder, unsigned first,
     size_t num_without = 0;
     sluice_status status = SLUICE_OK;
     for (size_t i = 0; i < manifest->num_entries && status == SLUICE_OK; i++) {
-        char path[SLUICE_MAX_PATH_BYTES];
+        const struct sluice_manifest_entry *row = &manifest->rows[i];
+        char path[SLUICE_MAX_PATH_BYTES], room[SLUICE_MAX_PATH_BYTES];
         struct sluice_buf *file = NULL;
         sluice_shapes_empty(&boxes);
-        status = read_text(folder, manifest->rows[i].path, path, &file, err);
+        status = read_text(folder, row->path, path, &file, err);
+        if (status == SLUICE_OK && !file && row->offset > 0)
+            status = read_text(folder, sluice_shard_unpacked(row->path, row->offset, room), path,
+                               &file, err);
         num_without += !file;
         if (status == SLUICE_OK && file)
             status = parse_text(path, file, &boxes, err);
@@ -375,11 +381,16 @@ sluice_status sluice_annotations_assign(const struct sluice_annotations *annotat
                                : by_name(&annotations->coco, root, first, builder, err);
 }
 
-void sluice_annotations_scale(struct sluice_manifest *manifest, size_t row, unsigned field,
-                              uint32_t width, uint32_t height)
+void sluice_annotations_scale(struct sluice_manifest *manifest, unsigned field,
+                              const struct sluice_image_sizes *sizes)
 {
-    const struct sluice_manifest_entry *entry = &manifest->rows[row];
-    const struct sluice_field_value value =
-        sluice_fields_value(&manifest->fields, field, entry->values, entry->values_bytes);
-    sluice_yolo_scale((void *)(uintptr_t)value.at, value.bytes, width, height);
+    for (size_t i = 0; i < manifest->num_entries; i++) {
+        const struct sluice_manifest_entry *entry = &manifest->rows[i];
+        const struct sluice_field_value value =
+            sluice_fields_value(&manifest->fields, field, entry->values, entry->values_bytes);
+        struct sluice_image_size size;
+        (void)sluice_image_sizes_get(sizes, i, &size);
+        sluice_yolo_scale((void *)(uintptr_t)value.at, value.bytes, size.width, size.height,
+                          size.orientation);
+    }
 }

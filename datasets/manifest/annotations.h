@@ -8,11 +8,13 @@
 
 /* Boxes and keypoints of images as fields "boxes" and "keypoints": from files of COCO (coco.h),
  * which name images by file_name, the end of their paths, or from a folder of YOLO's texts
- * (yolo.h), in which "a/1.txt" is that of "a/1.jpg" or "images/a/1.jpg".
+ * (yolo.h), in which "a/1.txt" is that of "a/1.jpg" or "images/a/1.jpg", and of "x.tar/a/1.jpg"
+ * unless there is "x.tar/a/1.txt".
  *
  * Threads: called from one. */
 
 struct sluice_annotations;
+struct sluice_image_sizes;
 
 /* Reads files of COCO, or notes one folder of YOLO's.  *annotations stays NULL for no paths.
  * SLUICE_E_INVALID: err names file and entry; SLUICE_E_NOT_FOUND, SLUICE_E_IO. */
@@ -38,8 +40,9 @@ SLUICE_MUST_USE sluice_status sluice_annotations_assign(
  * known. */
 bool sluice_annotations_are_relative(const struct sluice_annotations *annotations);
 
-/* Scales the boxes of a row, of field `field`, by a size. */
-void sluice_annotations_scale(struct sluice_manifest *manifest, size_t row, unsigned field,
-                              uint32_t width, uint32_t height);
+/* Turns such boxes, of field `field`, of all rows into pixels.  `sizes` has all of them, with
+ * orientations; the boxes of an image without a size are all 0. */
+void sluice_annotations_scale(struct sluice_manifest *manifest, unsigned field,
+                              const struct sluice_image_sizes *sizes);
 
 #endif

@@ -6,7 +6,6 @@
 #include "cli/cli.h"
 #include "datasets/jpeg_index/jpeg_index_file.h"
 #include "datasets/jpeg_index/jpeg_indexer.h"
-#include "datasets/manifest/annotations.h"
 #include "datasets/manifest/binary.h"
 #include "datasets/manifest/index_known.h"
 #include "datasets/manifest/manifest.h"
@@ -149,7 +148,7 @@ static sluice_status check_damaged(const struct index *index, bool is_strict,
 }
 
 /* A root that is reached over a network: the list, and of shards what they say of their members.
- * Images are not read, so there are no hashes. */
+ * Images are not read, but for the headers that YOLO's boxes need, so there are no hashes. */
 static sluice_status make_remote_index(struct index *index, const struct index_options *options,
                                        struct sluice_err *err)
 {
@@ -174,10 +173,8 @@ static sluice_status make_remote_index(struct index *index, const struct index_o
     if (status == SLUICE_OK)
         status = sluice_manifest_list_store(store, index->of.root, &listed, &index->of.manifest,
                                             &index->of.shards, err);
-    if (status == SLUICE_OK && index->of.shards.has_relative_boxes)
-        status = sluice_fail(err, SLUICE_E_UNSUPPORTED,
-                             "--annotations: YOLO's boxes need the sizes of the images, which are "
-                             "not read where they are not in a folder here");
+    if (status == SLUICE_OK)
+        status = sluice_listing_scale_boxes(&index->of, index->of.manifest, store, err);
     if (status == SLUICE_OK)
         status = check_damaged(index, options->is_strict, err);
     if (status == SLUICE_OK)
@@ -188,26 +185,6 @@ static sluice_status make_remote_index(struct index *index, const struct index_o
     if (store)
         store->destroy(store);
     return status;
-}
-
-/* Boxes in parts of the images' sizes, which are known by now but for images that are bad. */
-static sluice_status scale_boxes(struct index *index, struct sluice_err *err)
-{
-    struct sluice_manifest *manifest = index->of.manifest;
-    size_t num_sizes = 0;
-    if (!index->of.shards.has_relative_boxes)
-        return SLUICE_OK;
-    for (size_t i = 0; i < manifest->num_entries; i++) {
-        const struct sluice_manifest_entry *entry = &manifest->rows[i];
-        num_sizes += entry->width > 0;
-        sluice_annotations_scale(manifest, i, index->of.shards.boxes_field, entry->width,
-                                 entry->height);
-    }
-    return num_sizes > 0
-               ? SLUICE_OK
-               : sluice_fail(err, SLUICE_E_INVALID,
-                             "--annotations: YOLO's boxes need the sizes of the images, and none "
-                             "is known: leave out --no-hash");
 }
 
 static sluice_status make_index(struct index *index, const struct index_options *options,
@@ -241,7 +218,7 @@ static sluice_status make_index(struct index *index, const struct index_options 
                                      (unsigned)options->source.num_threads, "indexing", index_one,
                                      index, err);
     if (status == SLUICE_OK)
-        status = scale_boxes(index, err);
+        status = sluice_listing_scale_boxes(&index->of, index->of.manifest, NULL, err);
     if (status == SLUICE_OK)
         status = check_unreadable(index, options->is_strict, err);
     if (status == SLUICE_OK)

@@ -5,7 +5,6 @@
 #include "cli/cli.h"
 #include "datasets/jpeg_index/jpeg_index_file.h"
 #include "datasets/jpeg_index/jpeg_indexer.h"
-#include "datasets/manifest/annotations.h"
 #include "datasets/manifest/manifest.h"
 #include "datasets/manifest/parallel.h"
 #include "datasets/tools/listing.h"
@@ -79,12 +78,10 @@ struct verify_options {
 
 /* Compares two lists whose fields were both asked for. */
 static bool is_same_target(const struct verification *verified, size_t listed,
-                           struct sluice_manifest *found, size_t i)
+                           const struct sluice_manifest *found, size_t i)
 {
     const struct sluice_manifest_entry a = sluice_manifest_at(verified->of.manifest, listed),
                                        b = sluice_manifest_at(found, i);
-    if (verified->of.shards.has_relative_boxes)
-        sluice_annotations_scale(found, i, verified->of.shards.boxes_field, a.width, a.height);
     return sluice_fields_are_alike(&verified->of.manifest->fields, &found->fields) &&
            sluice_field_is_same(a.values, a.values_bytes, b.values, b.values_bytes);
 }
@@ -95,9 +92,13 @@ static sluice_status count_unlisted(struct verification *verified,
                                     const struct verify_options *options, struct sluice_err *err)
 {
     struct sluice_manifest *found = NULL;
-    const sluice_status status = sluice_listing_list(&verified->of, &options->source, &found, err);
-    if (status != SLUICE_OK)
+    sluice_status status = sluice_listing_list(&verified->of, &options->source, &found, err);
+    if (status == SLUICE_OK)
+        status = sluice_listing_scale_boxes(&verified->of, found, NULL, err);
+    if (status != SLUICE_OK) {
+        sluice_manifest_destroy(found);
         return status;
+    }
     const bool asks_for_fields =
         options->source.targets.num_items + options->source.annotations.num_items > 0;
     size_t listed = 0;

@@ -3,6 +3,8 @@
 #include "base/c_locale.h"
 #include "base/show.h"
 #include "datasets/jpeg_index/jpeg_index_file.h"
+#include "datasets/manifest/annotations.h"
+#include "datasets/manifest/image_sizes.h"
 #include "datasets/shards/shard.h"
 #include "datasets/tools/commands.h"
 
@@ -161,6 +163,46 @@ sluice_status sluice_listing_list(struct sluice_listing *listing,
     if (status != SLUICE_OK)
         return status;
     return sluice_manifest_list(listing->root, &options, manifest, &listing->shards, err);
+}
+
+/* Returns the number of images with a size. */
+static size_t take_sizes(struct sluice_manifest *manifest, const struct sluice_image_sizes *sizes)
+{
+    size_t num = 0;
+    for (size_t i = 0; i < manifest->num_entries; i++) {
+        struct sluice_manifest_entry *row = &manifest->rows[i];
+        struct sluice_image_size size;
+        (void)sluice_image_sizes_get(sizes, i, &size);
+        num += size.width > 0;
+        if (row->width == 0) {
+            row->width = size.width;
+            row->height = size.height;
+        }
+    }
+    return num;
+}
+
+sluice_status sluice_listing_scale_boxes(const struct sluice_listing *listing,
+                                         struct sluice_manifest *manifest,
+                                         struct sluice_store *store, struct sluice_err *err)
+{
+    struct sluice_image_sizes *sizes = NULL;
+    const struct sluice_roots roots = sluice_roots_one(listing->root);
+    const struct sluice_image_sizes_source source = {.manifest = manifest, .store = store};
+    if (!listing->shards.has_relative_boxes)
+        return SLUICE_OK;
+    sluice_status status = sluice_image_sizes_create(manifest->num_entries, true, &sizes, err);
+    if (status == SLUICE_OK)
+        status = store ? sluice_image_sizes_read(sizes, &source, err)
+                       : sluice_image_sizes_read_folders(sizes, manifest, &roots, NULL, err);
+    if (status == SLUICE_OK && take_sizes(manifest, sizes) == 0)
+        status = sluice_fail(err, SLUICE_E_INVALID,
+                             "--annotations: YOLO's boxes need the sizes of the images, and none "
+                             "can be read");
+    if (status == SLUICE_OK)
+        sluice_annotations_scale(manifest, listing->shards.boxes_field, sizes);
+    sluice_image_sizes_destroy(sizes);
+    return status;
 }
 
 sluice_status sluice_listing_manifest_path(const char **chosen, const char *root,

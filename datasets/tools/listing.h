@@ -18,6 +18,8 @@
 
 #define SLUICE_LISTING_MAX_FILE_BYTES ((size_t)1 << 31)
 
+struct sluice_store;
+
 /* Zeroed but for the root; cleared at the end. */
 struct sluice_listing {
     const char *root; /* borrowed */
@@ -46,6 +48,14 @@ SLUICE_MUST_USE sluice_status sluice_listing_list(struct sluice_listing *listing
                                                   const struct sluice_listing_source *source,
                                                   struct sluice_manifest **manifest,
                                                   struct sluice_err *err);
+
+/* Turns the boxes of --annotations that are in parts of the images (YOLO's) into pixels, by the sizes
+ * in the headers of the files, which the list gets where it lacks them.  `store` NULL: the root is a
+ * folder.  SLUICE_E_INVALID: no image has a size. */
+SLUICE_MUST_USE sluice_status sluice_listing_scale_boxes(const struct sluice_listing *listing,
+                                                         struct sluice_manifest *manifest,
+                                                         struct sluice_store *store,
+                                                         struct sluice_err *err);
 
 /* Reads a sample's file; *st is its state, or its shard's, as it was opened, with the sample's own
  * length. */

@@ -43,7 +43,7 @@ static void read_yolo(const char *text)
     if (sluice_yolo_parse(text, &shapes, NULL) == SLUICE_OK) {
         void *boxes = sluice_shapes_boxes(&shapes, &bytes);
         FUZZ_CHECK(boxes);
-        sluice_yolo_scale(boxes, bytes, 640, 480);
+        sluice_yolo_scale(boxes, bytes, 640, 480, 6);
         FUZZ_CHECK(
             !sluice_field_flaw((struct sluice_field_type){SLUICE_FIELD_BOXES, 0}, boxes, bytes));
         free(boxes);

@@ -1,8 +1,11 @@
 """Fields: what a dataset says of each sample under names comes with its rows, in every mode, from a table, from files
 beside the images and from tars, from a folder or over the wire."""
+import functools
+import http.server
 import json
 import pathlib
 import tempfile
+import threading
 import unittest
 
 import support
@@ -229,8 +232,57 @@ class FieldsTest(unittest.TestCase):
         (self.folder / "instances.json").write_text(json.dumps(coco))
         self.assertIn("instances.json: annotations[0]: its bbox has a negative width or height",
                       dataset("index", root, "--annotations", self.folder / "instances.json", code=1).stderr)
-        self.assertIn("YOLO's boxes need the sizes of the images",
-                      dataset("index", root, "--anew", "--no-hash", "--annotations", labels, code=1).stderr)
+        dataset("index", root, "--anew", "--no-hash", "--annotations", labels)
+        self.check(self.loader(sluice.numpy, root), num=9, want=want_yolo)
+        for image in root.rglob("*.jpg"):
+            image.write_bytes(bytes(99))
+        self.assertIn("YOLO's boxes need the sizes of the images, and none can be read",
+                      dataset("index", root, "--annotations", labels, code=1).stderr)
+
+    def test_boxes_of_yolo_are_of_the_image_as_it_is_shown(self):
+        """Also of those in tars, and on a web server: the manifest has them in pixels of the file."""
+        root, labels, tars, web = (self.folder / name for name in ("shown", "shown-labels", "shown-tars", "shown.tsv"))
+        dataset("synth", root, "-n", 6, "--num-val", 0, "--classes", 2)
+        files = sorted(root.rglob("*.jpg"))
+        for i, image in enumerate(files):
+            if i % 2:  # EXIF orientation 6: to be turned to the right
+                exif = b"\xff\xe1\0\x22Exif\0\0II*\0\x08\0\0\0\1\0\x12\1\3\0\1\0\0\0\6\0\0\0\0\0\0\0"
+                image.write_bytes(image.read_bytes()[:2] + exif + image.read_bytes()[2:])
+            text = (labels / image.relative_to(root)).with_suffix(".txt")
+            text.parent.mkdir(parents=True, exist_ok=True)
+            text.write_text("1 0.25 0.5 0.125 0.5\n")
+
+        def boxes(manifest):
+            rows = [line.split("\t") for line in manifest.read_text().splitlines() if ".jpg\t" in line]
+            return {row[0].split(".tar/")[-1]: (row[4], row[5], row[-1]) for row in rows}
+
+        dataset("index", root, "--annotations", labels)
+        dataset("verify", root, "--annotations", labels)
+        got = boxes(root / "sluice-manifest.tsv")
+        self.assertEqual(len(got), 6)
+        for i, image in enumerate(files):
+            width, height, box = got[str(image.relative_to(root))]
+            width, height = int(width), int(height)
+            want = [width * 0.1875, height * 0.25, width * 0.3125, height * 0.75]
+            if i % 2:  # a column of what is shown is a row of the file from its end
+                want = [width * 0.25, height * (1 - 0.3125), width * 0.75, height * (1 - 0.1875)]
+            self.assertEqual([float(number) for number in box.split()], [*want, 1])
+        dataset("pack", root, tars)
+        dataset("index", tars, "--annotations", labels)
+        self.assertEqual(boxes(tars / "sluice-manifest.tsv"), got)
+
+        class Quiet(http.server.SimpleHTTPRequestHandler):
+            def log_message(self, *unused):
+                pass
+
+        (root / "list.txt").write_text("".join(f"{image.relative_to(root)} {image.stat().st_size} -\n" for image in files))
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(root)))
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        dataset("index", f"http://127.0.0.1:{server.server_port}/list.txt", "--out", web, "--annotations", labels)
+        self.assertEqual(boxes(web), got)
 
     def test_jax_has_them_on_the_host(self):
         try:

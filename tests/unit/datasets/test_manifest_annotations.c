@@ -1,5 +1,7 @@
 #include "datasets/manifest/annotations.h"
 
+#include "datasets/manifest/image_sizes.h"
+
 #include "support/test.h"
 
 #include <stdlib.h>
@@ -135,12 +137,17 @@ TEST(texts_of_yolo_have_the_paths_of_the_images)
     put("labels/3.txt", "2 0.25 0.5 0.5 1\n");
     const char *folder = sluice_test_path("labels");
     REQUIRE_OK(assign(&folder, 1, images, 4, NULL));
-    sluice_annotations_scale(builder.manifest, 0, 0, 10, 20);
-    sluice_annotations_scale(builder.manifest, 2, 0, 10, 20);
+    struct sluice_image_sizes *sizes = NULL;
+    REQUIRE_OK(sluice_image_sizes_create(4, true, &sizes, NULL));
+    for (size_t i = 0; i < 4; i++)
+        sluice_image_sizes_set(sizes, i, &(struct sluice_image_size){10, 20, i == 2 ? 3 : 1});
+    sluice_annotations_scale(builder.manifest, 0, sizes);
+    sluice_image_sizes_destroy(sizes);
     CU_ASSERT_EQUAL(number_at(value_of(0, 0), 2), 10);
     CU_ASSERT_EQUAL(number_at(value_of(0, 0), 3), 20);
     CU_ASSERT_EQUAL(value_of(1, 0).bytes, 0);
-    CU_ASSERT_EQUAL(number_at(value_of(2, 0), 2), 5);
+    CU_ASSERT_EQUAL(number_at(value_of(2, 0), 0), 5); /* upside down */
+    CU_ASSERT_EQUAL(number_at(value_of(2, 0), 2), 10);
     CU_ASSERT_EQUAL(value_of(3, 0).bytes, 0);
     CHECK_FAILS(SLUICE_E_INVALID, "no image has a text of YOLO here",
                 assign(&folder, 1, images + 3, 1, sluice_test_err()));
