@@ -136,6 +136,43 @@ TEST(the_input_is_what_the_steps_one_by_one_give)
     CU_ASSERT(num_erased > 50 && num_of_kind[0] > 3 && num_of_kind[1] > 3 && num_of_kind[2] > 3);
 }
 
+/* tests/golden/make_mix_losses.py */
+TEST(losses_of_a_thousand_batches_are_timms)
+{
+    enum { N = 6, WIDE = 10 };
+    char path[1024];
+    snprintf(path, sizeof(path), "%s/tests/golden/mix_losses.txt", sluice_test_source_dir());
+    FILE *file = fopen(path, "r");
+    CU_ASSERT_PTR_NOT_NULL_FATAL(file);
+    struct sluice_batch_ops ops = all_ops();
+    ops.mix.p = 0.9;
+    ops.erasing.p = 0;
+    unsigned kind, num_of_kind[3] = {0};
+    double loss;
+    uint64_t index = 0;
+    for (; fscanf(file, "%u %lf", &kind, &loss) == 2; index++) {
+        struct sluice_train_key key;
+        const struct sluice_train_batch batch = make_batch(N, index, &key);
+        for (unsigned i = 0; i < N; i++)
+            labels[i] = (uint32_t)(i * 7 + 3 + index) % WIDE;
+        struct sluice_mix_batch drawn;
+        REQUIRE_OK(sluice_mix_draw(&ops, seed, &batch, size, WIDE, &drawn, rows, NULL));
+        CU_ASSERT_EQUAL(drawn.kind, kind);
+        num_of_kind[drawn.kind]++;
+        struct sluice_train_totals totals = {0};
+        for (unsigned i = 0; i < N; i++) {
+            float logits[WIDE], diff[WIDE];
+            for (unsigned c = 0; c < WIDE; c++)
+                logits[c] = ((float)((i * 31 + c * 17 + index * 7) % 23) - 11) / 4;
+            sluice_mix_loss(&drawn, i, labels, logits, WIDE, 1, diff, &totals);
+        }
+        CU_ASSERT_DOUBLE_EQUAL(totals.loss_sum / N, loss, 1e-7);
+    }
+    CU_ASSERT_EQUAL(index, 1000);
+    CU_ASSERT(num_of_kind[0] > 50 && num_of_kind[1] > 300 && num_of_kind[2] > 300);
+    fclose(file);
+}
+
 /* XXH3-128 of what sluice.torch.RandomErasing and Mix make of the same batches, rows and then
  * targets: printed by tests/golden/make_batch_ops.py. */
 static const char *const of_torch[] = {
