@@ -107,6 +107,16 @@ struct sluice_train_totals {
 int sluice_trainer_device(const struct sluice_trainer *trainer);
 /* Never DEFAULT, except for device none. */
 enum sluice_precision sluice_trainer_precision(const struct sluice_trainer *trainer);
+
+/* Bytes of the device's memory that steps of a full batch need at most; 0: device none. */
+struct sluice_train_memory {
+    uint64_t parameters;  /* with momentum, gradients and copies in another precision */
+    uint64_t activations; /* tensors and their gradients */
+    uint64_t workspace;   /* of libraries, as far as they say it */
+    uint64_t total;       /* the sum of these */
+};
+void sluice_trainer_memory(const struct sluice_trainer *trainer,
+                           struct sluice_train_memory *memory);
 /* The stream (a cudaStream_t) that reads rows on a device; NULL: rows are not read there. */
 void *sluice_trainer_stream(const struct sluice_trainer *trainer);
 
@@ -125,13 +135,17 @@ SLUICE_MUST_USE sluice_status sluice_trainer_evaluate(struct sluice_trainer *tra
 
 /* The same sums without waiting for the device, for a line of progress: on a GPU they lack the
  * steps that are not computed yet.  The sums are not reset, and a later collect does not depend on
- * the device's progress at this call.  A loss that is not finite is SLUICE_E_INTERNAL. */
+ * the device's progress at this call.
+ *
+ * A loss or gradient that is not finite is SLUICE_E_INTERNAL, and the text says after how many steps
+ * it came and in which layer it begins.  Its step changed no trained parameter, only running
+ * statistics. */
 SLUICE_MUST_USE sluice_status sluice_trainer_progress(struct sluice_trainer *trainer,
                                                       struct sluice_train_totals *totals,
                                                       struct sluice_err *err);
 
-/* Waits for all steps and returns the sums, which start again at 0.  A loss that is
- * not finite is SLUICE_E_INTERNAL. */
+/* Waits for all steps and returns the sums, which start again at 0.  A loss or gradient that
+ * is not finite is the same error. */
 SLUICE_MUST_USE sluice_status sluice_trainer_collect(struct sluice_trainer *trainer,
                                                      struct sluice_train_totals *totals,
                                                      struct sluice_err *err);
@@ -147,6 +161,7 @@ void sluice_trainer_set_lr(struct sluice_trainer *trainer, double lr);
  * file has the momentum.  `extra` is a line of text of the caller (JSON, UTF-8) that load
  * returns as a new string.  A run that continues from a load equals the uninterrupted run bit for
  * bit (cpu).  Load takes files of version 0.1, too, and loads wholly or not at all.
+ * Values that are not finite are not written: SLUICE_E_INTERNAL.
  * SLUICE_E_CORRUPT, SLUICE_E_INVALID (another model) and SLUICE_E_NOT_FOUND name the file. */
 SLUICE_MUST_USE sluice_status sluice_trainer_save(struct sluice_trainer *trainer, const char *path,
                                                   const char *extra, struct sluice_err *err);

@@ -170,6 +170,13 @@ enum sluice_precision sluice_trainer_precision(const struct sluice_trainer *trai
     return trainer->options.precision;
 }
 
+void sluice_trainer_memory(const struct sluice_trainer *trainer, struct sluice_train_memory *memory)
+{
+    *memory = (struct sluice_train_memory){0};
+    if (trainer->ops->memory)
+        trainer->ops->memory(trainer, memory);
+}
+
 void *sluice_trainer_stream(const struct sluice_trainer *trainer)
 {
     return trainer->rows_stream;
@@ -235,14 +242,22 @@ sluice_status sluice_trainer_evaluate(struct sluice_trainer *trainer,
     return SLUICE_OK;
 }
 
-static sluice_status check_loss(const struct sluice_trainer *trainer,
+static sluice_status check_loss(struct sluice_trainer *trainer,
                                 const struct sluice_train_totals *totals, struct sluice_err *err)
 {
-    if (!isfinite(totals->loss_sum))
-        return sluice_fail(err, SLUICE_E_INTERNAL,
-                           "the loss is not finite after %llu steps: is lr %g too high?",
-                           (unsigned long long)trainer->steps, trainer->lr);
-    return SLUICE_OK;
+    if (isfinite(totals->loss_sum))
+        return SLUICE_OK;
+    struct sluice_nonfinite found = {.steps = trainer->steps};
+    if (trainer->ops->find_nonfinite) {
+        const sluice_status status = trainer->ops->find_nonfinite(trainer, &found, err);
+        if (status)
+            return status;
+    }
+    return sluice_fail(
+        err, SLUICE_E_INTERNAL,
+        "the loss or a gradient is not finite after %llu steps%s%s: is lr %g too high?",
+        (unsigned long long)found.steps, found.where[0] ? "; it begins in " : "", found.where,
+        trainer->lr);
 }
 
 sluice_status sluice_trainer_progress(struct sluice_trainer *trainer,

@@ -3,6 +3,7 @@
 
 #include "train/mix.h"
 #include "train/net.h"
+#include "train/nonfinite.h"
 #include "train/train.h"
 
 /* Shared by trainer.c and the devices.  trainer.c checks every argument, counts, and reads and
@@ -28,7 +29,8 @@ struct sluice_trainer_ops {
 
     /* The batch is checked: n, labels, where its pixels are; if it has a key, `trainer->mix` has
      * its draws.  `trainer->steps` numbers this step (from 0) and `trainer->lr` is its rate.  Sums
-     * may stay on the device until collect. */
+     * may stay on the device until collect.  A step whose loss or gradient is not finite
+     * changes no trained parameter, and makes the sum of losses not finite. */
     sluice_status (*step)(struct sluice_trainer *trainer, const struct sluice_train_batch *batch,
                           struct sluice_err *err);
     sluice_status (*evaluate)(struct sluice_trainer *trainer,
@@ -39,6 +41,13 @@ struct sluice_trainer_ops {
                               struct sluice_err *err);
     /* Waits for all work; adds the loss_sum, top1 and top5 that `trainer->totals` lacks to it. */
     sluice_status (*collect)(struct sluice_trainer *trainer, struct sluice_err *err);
+
+    /* After a sum of losses that is not finite: the first such step, and where it begins.  NULL: the device
+     * does not know. */
+    sluice_status (*find_nonfinite)(struct sluice_trainer *trainer, struct sluice_nonfinite *found,
+                                    struct sluice_err *err);
+    /* The needs of a full batch.  NULL: 0. */
+    void (*memory)(const struct sluice_trainer *trainer, struct sluice_train_memory *memory);
 
     /* The parameter's `count` elements in torch's layout; both wait for all work.  NULL where the
      * device has no parameters. */

@@ -35,11 +35,25 @@ struct list {
     size_t num_counters, num;
 };
 
+static sluice_status read_param(const struct list *list, unsigned param, float *to,
+                                struct sluice_err *err)
+{
+    struct sluice_trainer *trainer = list->trainer;
+    const sluice_status status = trainer->ops->read(trainer, list->array, param, to, err);
+    if (status)
+        return status;
+    const struct sluice_param *info = &trainer->net.params[param];
+    if (!sluice_all_finite(to, info->count))
+        return sluice_fail(err, SLUICE_E_INTERNAL, "parameter %s is not finite: is lr %g too high?",
+                           info->name, trainer->lr);
+    return SLUICE_OK;
+}
+
 static sluice_status fill(void *ctx, size_t tensor, void *to, struct sluice_err *err)
 {
     const struct list *list = ctx;
     if (tensor >= list->num_counters)
-        return list->trainer->ops->read(list->trainer, list->array, list->params[tensor], to, err);
+        return read_param(list, list->params[tensor], to, err);
     const int64_t batches = (int64_t)list->trainer->batches_tracked;
     memcpy(to, &batches, sizeof(batches));
     return SLUICE_OK;

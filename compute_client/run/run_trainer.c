@@ -65,6 +65,21 @@ static sluice_status check_formats(const struct run *run, struct sluice_err *err
                        is_same_size ? ", with another normalize" : "");
 }
 
+/* Before the first step, so that a batch that is too large for a GPU's other users is seen. */
+static void tell_memory(const struct run *run, const char *device)
+{
+    struct sluice_train_memory memory;
+    sluice_trainer_memory(run->trainer, &memory);
+    if (memory.total == 0)
+        return;
+    sluice_log(SLUICE_LOG_INFO,
+               "%s in %s on %s: %.1f MB of memory (parameters %.1f, activations %.1f, workspace "
+               "%.1f)",
+               run->options->arch, sluice_precision_name(sluice_trainer_precision(run->trainer)),
+               device, (double)memory.total * 1e-6, (double)memory.parameters * 1e-6,
+               (double)memory.activations * 1e-6, (double)memory.workspace * 1e-6);
+}
+
 sluice_status run_make_trainer(struct run *run, struct sluice_err *err)
 {
     const struct sluice_options *o = run->options;
@@ -119,6 +134,7 @@ sluice_status run_make_trainer(struct run *run, struct sluice_err *err)
                            o->checkpoint ? "--checkpoint" : "--resume");
     if (is_auto)
         sluice_log(SLUICE_LOG_INFO, "device %s", options.device);
+    tell_memory(run, options.device);
     return check_place(run, options.device, err);
 }
 

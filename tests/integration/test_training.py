@@ -2,6 +2,7 @@
 """Training on the CPU as a whole program: the schedules of the learning rate, also through a resumed run."""
 import math
 import pathlib
+import re
 import unittest
 
 from programs import SynthTest, Train, reports, run
@@ -52,6 +53,25 @@ class TrainingTest(SynthTest):
         (_, constant, _), _, _ = self.learn("constant", "--epochs", EPOCHS, "--lr", LR, "--lr-schedule", "constant")
         self.assertEqual(constant["lr"], LR)
         self.assertNotEqual(constant["loss"], whole_reports[1]["loss"])
+
+    def test_a_loss_that_is_not_finite_ends_the_run_and_leaves_the_checkpoint(self):
+        _, _, checkpoint = self.learn("run", "--epochs", 1, "--lr", LR)
+        saved = checkpoint.read_bytes()
+        # Each step multiplies the weights by -1e12, and they are infinite after the fourth, an epoch's last.
+        _, log, _ = self.learn("run", "--resume", checkpoint, "--epochs", 3, "--lr", "1e6", "--weight-decay", "1e6",
+                               code=1)
+        self.assertEqual(checkpoint.read_bytes(), saved)
+        self.assertRegex(log.splitlines()[-1], r"is not finite after [5678] steps; it begins in "
+                         r"(parameter|the output of|the gradient of) (features|classifier)\S*: is lr 1e\+06 too high\?")
+        self.learn("run", "--resume", checkpoint, "--epochs", 2, "--lr", LR)
+
+    def test_the_memory_is_told_before_the_first_step(self):
+        _, log, _ = self.learn("memory", "--epochs", 1, "-p", 1)
+        total, parameters = map(float, re.search(
+            r"small_cnn in fp32 on cpu: ([0-9.]+) MB of memory \(parameters ([0-9.]+), ", log).groups())
+        self.assertGreater(total, parameters)
+        self.assertGreater(parameters, 0)
+        self.assertLess(log.index(" MB of memory"), log.index("train epoch 0 [1/"))
 
 
 if __name__ == "__main__":

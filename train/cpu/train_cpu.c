@@ -6,6 +6,8 @@
 #include "base/array.h"
 #include "base/cpu.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,9 +52,11 @@ struct cpu_trainer {
 
     /* Every array, to free. */
     float **owned;
-    size_t num_owned, max_owned;
+    size_t num_owned, max_owned, num_bytes;
     /* Loss and hits since the last progress or collect. */
     struct sluice_train_totals totals;
+    /* Where the last sum of losses that was not finite began. */
+    struct sluice_nonfinite nonfinite;
 };
 
 static sluice_status alloc_array(struct cpu_trainer *cpu, size_t count, float **array,
@@ -68,6 +72,7 @@ static sluice_status alloc_array(struct cpu_trainer *cpu, size_t count, float **
                            count * sizeof(float) >> 20);
     memset(block, 0, count * sizeof(float));
     cpu->owned[cpu->num_owned++] = block;
+    cpu->num_bytes += count * sizeof(float);
     *array = block;
     return SLUICE_OK;
 }
@@ -300,28 +305,66 @@ static void descend(struct cpu_trainer *cpu)
     }
 }
 
-static sluice_status run(struct cpu_trainer *cpu, const struct sluice_train_batch *batch,
-                         bool is_training, struct sluice_onednn_plan **plan, struct sluice_err *err)
+static void make_input(struct cpu_trainer *cpu, const struct sluice_train_batch *batch)
 {
-    const struct sluice_net *net = &cpu->base.net;
-    sluice_onednn_enter(cpu->onednn);
-    sluice_status status =
-        sluice_onednn_plans_get(&cpu->plans, cpu->onednn, net, batch->n, plan, err);
-    if (status)
-        return status;
     const struct sluice_trainer *base = &cpu->base;
     if (batch->key)
         sluice_mix_input(&base->mix.batch, base->mix.rows, batch->pixels, base->options.table,
                          base->mix.quantiles, cpu->tensors[0].values);
     else
         sluice_plain_input(base->options.table, batch->pixels,
-                           batch->n * sluice_shape_elements(net->layers[0].in),
+                           batch->n * sluice_shape_elements(base->net.layers[0].in),
                            cpu->tensors[0].values);
+}
+
+/* Replays the forward pass, with checks. */
+static sluice_status find_nonfinite(struct cpu_trainer *cpu, const struct sluice_train_batch *batch,
+                                    struct sluice_onednn_plan *plan, bool is_training,
+                                    struct sluice_err *err)
+{
+    const struct sluice_net *net = &cpu->base.net;
+    struct sluice_nonfinite *found = &cpu->nonfinite;
+    *found = (struct sluice_nonfinite){.steps = cpu->base.steps};
+    make_input(cpu, batch);
+    if (!sluice_all_finite(cpu->tensors[0].values,
+                           batch->n * sluice_shape_elements(net->layers[0].in)))
+        snprintf(found->where, sizeof(found->where), "the input");
+    for (unsigned i = 0; !found->where[0] && i < net->num_layers; i++) {
+        const struct sluice_layer *layer = &net->layers[i];
+        const int params[] = {layer->weight, layer->bias, layer->running_mean, layer->running_var};
+        for (size_t k = 0; k < (is_training ? 2 : SLUICE_ARRAY_LEN(params)); k++) {
+            if (params[k] < 0 || found->where[0] ||
+                sluice_all_finite(cpu->params[params[k]].value, net->params[params[k]].count))
+                continue;
+            sluice_nonfinite_in_param(net, (unsigned)params[k], found);
+        }
+        const sluice_status status = forward_layer(cpu, plan, i, is_training, err);
+        if (status)
+            return status;
+        if (!found->where[0] && !sluice_all_finite(cpu->tensors[i + 1].values,
+                                                   batch->n * sluice_shape_elements(layer->out)))
+            sluice_nonfinite_in_output(net, i, found);
+    }
+    return SLUICE_OK;
+}
+
+static sluice_status run(struct cpu_trainer *cpu, const struct sluice_train_batch *batch,
+                         bool is_training, struct sluice_onednn_plan **plan, struct sluice_err *err)
+{
+    const struct sluice_trainer *base = &cpu->base;
+    const struct sluice_net *net = &base->net;
+    sluice_onednn_enter(cpu->onednn);
+    sluice_status status =
+        sluice_onednn_plans_get(&cpu->plans, cpu->onednn, net, batch->n, plan, err);
+    if (status)
+        return status;
+    make_input(cpu, batch);
     for (unsigned i = 0; !status && i < net->num_layers; i++)
         status = forward_layer(cpu, *plan, i, is_training, err);
     if (status)
         return status;
 
+    const bool was_finite = isfinite(cpu->totals.loss_sum);
     const float *logits = cpu->tensors[net->num_layers].values;
     float *diff = is_training ? cpu->tensors[net->num_layers].diff : NULL;
     for (unsigned s = 0; s < batch->n; s++) {
@@ -333,7 +376,22 @@ static sluice_status run(struct cpu_trainer *cpu, const struct sluice_train_batc
             sluice_plain_loss(logits + at, net->num_classes, batch->labels[s], 1.0 / batch->n,
                               diff ? diff + at : NULL, &cpu->totals);
     }
+    if (was_finite && !isfinite(cpu->totals.loss_sum))
+        return find_nonfinite(cpu, batch, *plan, is_training, err);
     return SLUICE_OK;
+}
+
+/* The last parameter whose gradient is not finite, where the backward pass met it first; -1: none.
+ * oneDNN's ReLU turns NaN into 0: values that are not finite may leave the loss finite, and show
+ * only here. */
+static int find_bad_grad(const struct cpu_trainer *cpu)
+{
+    const struct sluice_net *net = &cpu->base.net;
+    int p = (int)net->num_params - 1;
+    while (p >= 0 && (!net->params[p].is_trained ||
+                      sluice_all_finite(cpu->params[p].grad, net->params[p].count)))
+        p--;
+    return p;
 }
 
 static sluice_status cpu_step(struct sluice_trainer *trainer,
@@ -342,11 +400,22 @@ static sluice_status cpu_step(struct sluice_trainer *trainer,
     struct cpu_trainer *cpu = (struct cpu_trainer *)trainer;
     struct sluice_onednn_plan *plan;
     sluice_status status = run(cpu, batch, true, &plan, err);
+    if (status || !isfinite(cpu->totals.loss_sum))
+        return status;
     memset(cpu->has_diff, 0, (trainer->net.num_layers + 1) * sizeof(*cpu->has_diff));
     for (unsigned i = trainer->net.num_layers; !status && i > 0; i--)
         status = backward_layer(cpu, plan, i - 1, err);
-    if (!status)
+    if (status)
+        return status;
+    const int bad = find_bad_grad(cpu);
+    if (bad < 0) {
         descend(cpu);
+        return SLUICE_OK;
+    }
+    cpu->totals.loss_sum = NAN;
+    status = find_nonfinite(cpu, batch, plan, true, err);
+    if (!status && !cpu->nonfinite.where[0])
+        sluice_nonfinite_in_grad(&trainer->net, (unsigned)bad, &cpu->nonfinite);
     return status;
 }
 
@@ -374,6 +443,24 @@ static sluice_status cpu_progress(struct sluice_trainer *trainer,
     const sluice_status status = cpu_collect(trainer, err);
     *totals = trainer->totals;
     return status;
+}
+
+static sluice_status cpu_find_nonfinite(struct sluice_trainer *trainer,
+                                        struct sluice_nonfinite *found, struct sluice_err *err)
+{
+    (void)err;
+    *found = ((struct cpu_trainer *)trainer)->nonfinite;
+    return SLUICE_OK;
+}
+
+static void cpu_memory(const struct sluice_trainer *trainer, struct sluice_train_memory *memory)
+{
+    const struct sluice_net *net = &trainer->net;
+    for (unsigned i = 0; i < net->num_params; i++)
+        memory->parameters +=
+            net->params[i].count * sizeof(float) * (net->params[i].is_trained ? 3 : 1);
+    memory->total = ((const struct cpu_trainer *)trainer)->num_bytes;
+    memory->activations = memory->total - memory->parameters;
 }
 
 static float *array_of(const struct cpu_trainer *cpu, enum sluice_array array, unsigned param)
@@ -415,6 +502,8 @@ const struct sluice_trainer_ops sluice_trainer_cpu_ops = {
     .evaluate = cpu_evaluate,
     .progress = cpu_progress,
     .collect = cpu_collect,
+    .find_nonfinite = cpu_find_nonfinite,
+    .memory = cpu_memory,
     .read = cpu_read,
     .write = cpu_write,
 };

@@ -285,6 +285,103 @@ TEST(a_loss_that_is_not_finite_is_an_error)
     sluice_trainer_destroy(trainer);
 }
 
+/* The text of a step's loss that is not finite. */
+static const char *failure(struct sluice_trainer *trainer)
+{
+    struct sluice_train_totals totals;
+    step(trainer);
+    memset(&err, 0, sizeof(err));
+    CU_ASSERT_EQUAL(sluice_trainer_collect(trainer, &totals, &err), SLUICE_E_INTERNAL);
+    return err.text;
+}
+
+TEST(a_loss_that_is_not_finite_is_traced_to_its_layer)
+{
+    if (strcmp(device, "cpu") != 0)
+        return;
+    static const struct {
+        const char *param;
+        float value;
+        const char *where;
+    } cases[] = {
+        {"features.3.weight", NAN, "parameter features.3.weight:"},
+        {"features.10.bias", INFINITY, "parameter features.10.bias:"},
+        {"features.6.weight", 3e38f, "the output of features.6:"},
+        {"classifier.weight", 3e38f, "the output of classifier:"},
+    };
+    const struct sluice_train_options options = small_options();
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
+        struct sluice_trainer *trainer = create(&options);
+        step(trainer);
+        step(trainer);
+        collect(trainer);
+        const size_t param = find(trainer, cases[i].param);
+        float *values = get(trainer, param);
+        for (size_t k = 0; k < sluice_trainer_param_count(trainer, param); k++)
+            values[k] = cases[i].value;
+        train_test_require(sluice_trainer_set_param(trainer, param, values, &err), &err);
+        free(values);
+        const char *text = failure(trainer);
+        if (!strstr(text, cases[i].where))
+            printf("%s ", text);
+        CU_ASSERT_PTR_NOT_NULL(strstr(text, cases[i].where));
+        CU_ASSERT_PTR_NOT_NULL(strstr(text, "not finite after 2 steps"));
+        sluice_trainer_destroy(trainer);
+    }
+}
+
+TEST(values_that_are_not_finite_are_not_saved)
+{
+    const struct sluice_train_options options = small_options();
+    struct sluice_trainer *trainer = create(&options);
+    const char *path = sluice_test_path("finite.ckpt");
+    train_test_require(sluice_trainer_save(trainer, path, "good", &err), &err);
+    const size_t param = find(trainer, "features.4.running_var");
+    float *values = get(trainer, param);
+    values[1] = INFINITY;
+    train_test_require(sluice_trainer_set_param(trainer, param, values, &err), &err);
+    free(values);
+    CHECK_FAILS(SLUICE_E_INTERNAL, "features.4.running_var is not finite",
+                sluice_trainer_save(trainer, path, "bad", sluice_test_err()));
+    char *extra = NULL;
+    train_test_require(sluice_trainer_load(trainer, path, &extra, &err), &err);
+    CU_ASSERT_STRING_EQUAL(extra, "good");
+    free(extra);
+    sluice_trainer_destroy(trainer);
+}
+
+/* Nor do the steps that follow it, until a collect. */
+TEST(a_step_whose_loss_is_not_finite_changes_no_parameter)
+{
+    if (strcmp(device, "cpu") != 0)
+        return;
+    const struct sluice_train_options options = small_options();
+    struct sluice_trainer *trainer = create(&options), *untouched = create(&options);
+    const size_t param = find(trainer, "features.0.weight");
+    float *values = get(trainer, param);
+    const float good = values[0];
+    values[0] = NAN;
+    train_test_require(sluice_trainer_set_param(trainer, param, values, &err), &err);
+    step(trainer);
+    CU_ASSERT_PTR_NOT_NULL(strstr(failure(trainer), "after 0 steps"));
+    values[0] = good;
+    train_test_require(sluice_trainer_set_param(trainer, param, values, &err), &err);
+    free(values);
+    for (size_t i = 0; i < sluice_trainer_num_params(trainer); i++) {
+        if (!is_trained(trainer, i))
+            continue;
+        float *x = get(trainer, i), *y = get(untouched, i);
+        const size_t len = sluice_trainer_param_count(trainer, i) * sizeof(*x);
+        CU_ASSERT_TRUE(train_test_same_bits(x, y, len));
+        free(x);
+        free(y);
+    }
+    step(trainer); /* a new portion learns again */
+    CU_ASSERT(isfinite(collect(trainer).loss_sum));
+    sluice_trainer_destroy(trainer);
+    sluice_trainer_destroy(untouched);
+}
+
 static struct sluice_train_totals progress(struct sluice_trainer *trainer)
 {
     struct sluice_train_totals totals = {0};
@@ -690,6 +787,28 @@ TEST(refuses_options_that_make_no_sense)
         CU_ASSERT_EQUAL(sluice_trainer_create(&options, &trainer, &err), SLUICE_E_INVALID);
         CU_ASSERT_PTR_NOT_NULL(strstr(err.text, words[i]));
     }
+}
+
+TEST(memory_grows_with_the_batch_by_its_activations)
+{
+    struct sluice_train_options options = small_options();
+    struct sluice_train_memory small, large;
+    struct sluice_trainer *trainer = create(&options);
+    sluice_trainer_memory(trainer, &small);
+    sluice_trainer_destroy(trainer);
+    options.batch_size = 2 * BATCH;
+    trainer = create(&options);
+    sluice_trainer_memory(trainer, &large);
+    uint64_t least = 0;
+    for (size_t i = 0; i < sluice_trainer_num_params(trainer); i++)
+        least += sluice_trainer_param_count(trainer, i) * sizeof(float);
+    sluice_trainer_destroy(trainer);
+    if (strcmp(device, "cpu") != 0)
+        return;
+    CU_ASSERT(small.parameters > 2 * least && small.parameters <= 3 * least);
+    CU_ASSERT_EQUAL(large.parameters, small.parameters);
+    CU_ASSERT(large.activations > small.activations && large.activations <= 2 * small.activations);
+    CU_ASSERT_EQUAL(small.total, small.parameters + small.activations + small.workspace);
 }
 
 TEST(a_trainer_says_its_precision)
