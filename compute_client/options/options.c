@@ -215,6 +215,7 @@ static sluice_status check_files(const struct sluice_options *o, struct sluice_e
         const char *option, *file;
     } given[] = {
         {"checkpoint", o->checkpoint},
+        {"init", o->init},
         {"resume", o->resume},
         {"engine-cache", o->engine_cache},
         {"batch-log", o->batch_log},

@@ -72,7 +72,7 @@ struct sluice_options {
     const char *pipeline, *val_pipeline; /* NULL: from image_size */
     uint64_t profile_samples;            /* 0: all */
     const char *profile_folder, *write_profile_folder;
-    const char *resume, *checkpoint, *batch_log;
+    const char *init, *resume, *checkpoint, *batch_log;
     const char *trace;           /* a file; NULL: nothing is traced */
     double trace_sample;         /* share of the samples */
     const char *metrics;         /* "127.0.0.1:9464"; NULL: none are served */

@@ -284,6 +284,12 @@ static const struct sluice_option table[] = {
      SLUICE_VALUE_FLAG(given.options.has_val),
      .help = "Do not evaluate on the val subset after each epoch, as happens if there are such a "
              "subset and a device."},
+    {.name = "init",
+     .group = TRAINING,
+     SLUICE_VALUE_STRING(given.options.init, "FILE"),
+     .help = "Begin with the weights of this file: safetensors with torchvision's names, in F32, "
+             "F16 or BF16, or a checkpoint. If it lacks the classifier, the last linear layer, "
+             "that begins anew. Not read with --resume, which has weights of its own."},
     {.name = "resume",
      .group = TRAINING,
      SLUICE_VALUE_STRING(given.options.resume, "FILE"),

@@ -29,9 +29,10 @@ sluice_status run_try_checkpoints(struct run *run, struct sluice_err *err)
 {
     const struct sluice_options *o = run->options;
     struct sluice_err cause = {0};
-    if (o->resume && access(o->resume, R_OK) != 0)
-        return sluice_fail(err, errno == ENOENT ? SLUICE_E_NOT_FOUND : SLUICE_E_IO,
-                           "--resume %s: %s", o->resume, strerror(errno));
+    const char *weights = o->resume ? o->resume : o->init;
+    if (weights && access(weights, R_OK) != 0)
+        return sluice_fail(err, errno == ENOENT ? SLUICE_E_NOT_FOUND : SLUICE_E_IO, "--%s %s: %s",
+                           o->resume ? "resume" : "init", weights, strerror(errno));
     if (!o->checkpoint)
         return SLUICE_OK;
     const sluice_status status = sluice_file_try_atomic(o->checkpoint, &cause);

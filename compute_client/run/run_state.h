@@ -93,8 +93,8 @@ SLUICE_MUST_USE sluice_status run_make_trainer(struct run *run, struct sluice_er
 /* Batches live in the trainer's memory. */
 SLUICE_MUST_USE sluice_status run_lend_memory(struct run *run, struct sluice_err *err);
 
-/* Before a server is waited for: whether --resume's file can be read, and --checkpoint's be written
- * where it is. */
+/* Before a server is waited for: whether the file of --resume or --init can be read, and
+ * --checkpoint's be written where it is. */
 SLUICE_MUST_USE sluice_status run_try_checkpoints(struct run *run, struct sluice_err *err);
 /* Writes the checkpoint if there is something to save.  A failure is a warning, is tried again, and
  * is left in run->unsaved. */

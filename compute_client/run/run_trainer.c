@@ -129,9 +129,11 @@ sluice_status run_make_trainer(struct run *run, struct sluice_err *err)
     if (run->learns && !run->dataset->has_normalization)
         return sluice_fail(err, SLUICE_E_INVALID,
                            "a model needs a pipeline that ends in to_tensor or normalize");
-    if (!run->learns && (o->checkpoint || o->resume))
+    if (!run->learns && (o->checkpoint || o->resume || o->init))
         return sluice_fail(err, SLUICE_E_INVALID, "%s: device none has no model",
-                           o->checkpoint ? "--checkpoint" : "--resume");
+                           o->checkpoint ? "--checkpoint"
+                           : o->resume   ? "--resume"
+                                         : "--init");
     if (is_auto)
         sluice_log(SLUICE_LOG_INFO, "device %s", options.device);
     tell_memory(run, options.device);
