@@ -285,11 +285,10 @@ TEST(a_loss_that_is_not_finite_is_an_error)
     sluice_trainer_destroy(trainer);
 }
 
-/* The text of a step's loss that is not finite. */
+/* The text of a collect that finds a loss that is not finite. */
 static const char *failure(struct sluice_trainer *trainer)
 {
     struct sluice_train_totals totals;
-    step(trainer);
     memset(&err, 0, sizeof(err));
     CU_ASSERT_EQUAL(sluice_trainer_collect(trainer, &totals, &err), SLUICE_E_INTERNAL);
     return err.text;
@@ -321,6 +320,7 @@ TEST(a_loss_that_is_not_finite_is_traced_to_its_layer)
             values[k] = cases[i].value;
         train_test_require(sluice_trainer_set_param(trainer, param, values, &err), &err);
         free(values);
+        step(trainer);
         const char *text = failure(trainer);
         if (!strstr(text, cases[i].where))
             printf("%s ", text);
@@ -328,6 +328,35 @@ TEST(a_loss_that_is_not_finite_is_traced_to_its_layer)
         CU_ASSERT_PTR_NOT_NULL(strstr(text, "not finite after 2 steps"));
         sluice_trainer_destroy(trainer);
     }
+}
+
+TEST(an_input_that_is_not_finite_is_found)
+{
+    if (strcmp(device, "cpu") != 0)
+        return;
+    float table[3][256];
+    memcpy(table, train_test_table, sizeof(table));
+    struct sluice_train_options options = small_options();
+    options.table = table;
+    struct sluice_trainer *trainer = create(&options);
+    table[0][pixels[0]] = INFINITY;
+    step(trainer);
+    CU_ASSERT_PTR_NOT_NULL(strstr(failure(trainer), "it begins in the input:"));
+    sluice_trainer_destroy(trainer);
+}
+
+TEST(an_evaluation_finds_a_loss_that_is_not_finite)
+{
+    if (strcmp(device, "cpu") != 0)
+        return;
+    const struct sluice_train_options options = small_options();
+    struct sluice_trainer *trainer = create(&options);
+    float bias[CLASSES] = {0, NAN};
+    train_test_require(
+        sluice_trainer_set_param(trainer, find(trainer, "classifier.bias"), bias, &err), &err);
+    train_test_require(sluice_trainer_evaluate(trainer, &batch, &err), &err);
+    CU_ASSERT_PTR_NOT_NULL(strstr(failure(trainer), "parameter classifier.bias:"));
+    sluice_trainer_destroy(trainer);
 }
 
 TEST(values_that_are_not_finite_are_not_saved)
@@ -362,6 +391,7 @@ TEST(a_step_whose_loss_is_not_finite_changes_no_parameter)
     const float good = values[0];
     values[0] = NAN;
     train_test_require(sluice_trainer_set_param(trainer, param, values, &err), &err);
+    step(trainer);
     step(trainer);
     CU_ASSERT_PTR_NOT_NULL(strstr(failure(trainer), "after 0 steps"));
     values[0] = good;
