@@ -69,6 +69,7 @@ struct sluice_storage_server {
 
     struct sluice_fetch *fetch; /* the services, from here on */
     struct sluice_offload offload;
+    struct sluice_list_service listing;
     struct sluice_probe_service probe;
     struct sluice_sizes_service sizes;
     struct sluice_transfer_service transfers;
@@ -92,7 +93,7 @@ static size_t gather_methods(struct sluice_storage_server *server, bool has_data
 {
     struct sluice_rpc_method *end = server->methods;
     end = sluice_offload_methods(&server->offload, end);
-    end = sluice_list_methods(server->lists, end);
+    end = sluice_list_methods(&server->listing, end);
     end = sluice_sizes_methods(&server->sizes, end);
     end = sluice_probe_methods(&server->probe, end);
     end = sluice_fetch_methods(server->fetch, end);
@@ -241,6 +242,10 @@ static sluice_status create_services(struct sluice_storage_server *server,
         .has_crop_restart = options->jpeg_crop_restart > 0,
     };
     sluice_machine_here("", &server->offload.machine);
+    server->listing = (struct sluice_list_service){
+        .lists = server->lists,
+        .memory = server->memory,
+    };
     server->probe = (struct sluice_probe_service){
         .memory = server->memory,
         .buffers = server->buffers,

@@ -200,7 +200,7 @@ static sluice_status check_first(struct listing *listing, struct sluice_wire_lis
                            (unsigned long long)MAX_LIST_ROWS);
     struct sluice_fields fields;
     if (!take_fields(part, &fields) ||
-        part->target_bytes > part->num_samples * SLUICE_MAX_FIELD_BYTES)
+        part->target_bytes > part->num_samples * SLUICE_MAX_VALUES_BYTES)
         return sluice_fail(
             err, SLUICE_E_CORRUPT, "it lists targets of kind %u, %u numbers and %llu bytes in all",
             part->target_kind, part->target_dim, (unsigned long long)part->target_bytes);

@@ -103,14 +103,20 @@ static const char *flaw_of_boxes(const void *boxes, size_t bytes)
     return NULL;
 }
 
+size_t sluice_field_most_bytes(enum sluice_field_kind kind)
+{
+    return kind == SLUICE_FIELD_MASK ? SLUICE_MAX_VALUES_BYTES : SLUICE_MAX_FIELD_BYTES;
+}
+
 const char *sluice_field_flaw(struct sluice_field_type type, const void *value, size_t bytes)
 {
     if (type.kind == SLUICE_FIELD_NONE)
         return value ? "a target where there are none" : NULL;
     if (!value)
         return "no target where others have one";
-    if (bytes > SLUICE_MAX_FIELD_BYTES)
-        return "a target of more than 1 MiB";
+    if (bytes > sluice_field_most_bytes(type.kind))
+        return type.kind == SLUICE_FIELD_MASK ? "a mask of more than 16 MiB"
+                                              : "a target of more than 1 MiB";
     switch (type.kind) {
     case SLUICE_FIELD_VECTOR:
         if (bytes != type.dim * sizeof(float))

@@ -13,7 +13,8 @@
  *
  * Threads: pure functions. */
 
-#define SLUICE_MAX_FIELD_BYTES ((size_t)1 << 20) /* all values of a sample together */
+#define SLUICE_MAX_FIELD_BYTES ((size_t)1 << 20)   /* a value, but for masks */
+#define SLUICE_MAX_VALUES_BYTES ((size_t)16 << 20) /* a mask, and all values of a sample together */
 #define SLUICE_MAX_FIELD_DIM (SLUICE_MAX_FIELD_BYTES / sizeof(float))
 #define SLUICE_MAX_KEYPOINTS 1000       /* of an object */
 #define SLUICE_MAX_BOX_CLASSES 10000000 /* classes of boxes are less */
@@ -33,6 +34,9 @@ enum sluice_field_kind sluice_field_kind_parse(const char *name, size_t len);
  * is well-formed is checked where it is first read (field_values.h). */
 const char *sluice_field_type_flaw(struct sluice_field_type type);
 const char *sluice_field_flaw(struct sluice_field_type type, const void *value, size_t bytes);
+
+/* The most bytes of a value of the kind: one of the two above. */
+size_t sluice_field_most_bytes(enum sluice_field_kind kind);
 
 /* Whether two values of one type are equal. */
 bool sluice_field_is_same(const void *a, size_t a_bytes, const void *b, size_t b_bytes);

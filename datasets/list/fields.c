@@ -156,8 +156,8 @@ const char *sluice_fields_values_flaw(const struct sluice_fields *fields, const 
     size_t at = fields->num * sizeof(uint32_t);
     if (!values)
         return "no values where others have some";
-    if (bytes > SLUICE_MAX_FIELD_BYTES)
-        return "values of more than 1 MiB in all";
+    if (bytes > SLUICE_MAX_VALUES_BYTES)
+        return "values of more than 16 MiB in all";
     if (bytes < at)
         return "values that end too early";
     for (unsigned i = 0; i < fields->num; i++) {

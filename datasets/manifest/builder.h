@@ -35,7 +35,7 @@ struct sluice_field_value sluice_manifest_field_at(const struct sluice_manifest 
                                                    unsigned field);
 
 /* Call it once all values are set: before, no row of a manifest with several fields has its values.
- * SLUICE_E_INVALID: a row lacks a value, or has more than 1 MiB; err names it. */
+ * SLUICE_E_INVALID: a row lacks a value, or has more than 16 MiB; err names it. */
 SLUICE_MUST_USE sluice_status sluice_manifest_finish_fields(struct sluice_manifest_builder *builder,
                                                             struct sluice_err *err);
 

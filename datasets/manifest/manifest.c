@@ -154,8 +154,8 @@ static sluice_status finish_row(struct sluice_manifest *manifest,
                                entry->path, manifest->fields.of[k].name);
     }
     const size_t bytes = sluice_fields_pack(num, values, NULL);
-    if (bytes > SLUICE_MAX_FIELD_BYTES)
-        return sluice_fail(err, SLUICE_E_INVALID, "%.200s: its values are more than 1 MiB in all",
+    if (bytes > SLUICE_MAX_VALUES_BYTES)
+        return sluice_fail(err, SLUICE_E_INVALID, "%.200s: its values are more than 16 MiB in all",
                            entry->path);
     char *block = malloc(bytes);
     if (block)

@@ -209,7 +209,7 @@ static sluice_status check_column(struct checking *c, enum sluice_binary_section
                 is_right &= numbers[i] <= INT64_MAX / 2; /* the end of a range is a number, too */
         } else if (section == SLUICE_BINARY_VALUE_ENDS) {
             for (size_t i = 0; i < reader->len / sizeof(*numbers); i++) {
-                is_right &= numbers[i] >= end && numbers[i] - end <= SLUICE_MAX_FIELD_BYTES;
+                is_right &= numbers[i] >= end && numbers[i] - end <= SLUICE_MAX_VALUES_BYTES;
                 end = numbers[i];
             }
         } else if (section == SLUICE_BINARY_VALUES) {

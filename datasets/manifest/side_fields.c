@@ -29,7 +29,8 @@ bool sluice_is_side_file(const struct sluice_field_sources *sources, const char 
 struct reading {
     const char *root;
     int root_fd;
-    char *content; /* of SLUICE_MAX_FIELD_BYTES + 1 */
+    enum sluice_field_kind kind;
+    char *content; /* of SLUICE_MAX_VALUES_BYTES + 1 */
 };
 
 /* Reads a file beneath the root; *has_file: it is there. */
@@ -46,8 +47,9 @@ static sluice_status read_file(const struct reading *r, const char *path, size_t
         status = sluice_fail(err, SLUICE_E_IO, "%s/%s: %s", r->root, path, strerror(errno));
     else if (!S_ISREG(st.st_mode))
         status = sluice_fail(err, SLUICE_E_INVALID, "%s/%s is no regular file", r->root, path);
-    else if (st.st_size > (off_t)SLUICE_MAX_FIELD_BYTES)
-        status = sluice_fail(err, SLUICE_E_INVALID, "%s/%s has more than 1 MiB", r->root, path);
+    else if (st.st_size > (off_t)sluice_field_most_bytes(r->kind))
+        status = sluice_fail(err, SLUICE_E_INVALID, "%s/%s has more than %zu MiB", r->root, path,
+                             sluice_field_most_bytes(r->kind) >> 20);
     else if (sluice_pread_fully(fd, r->content, (size_t)st.st_size, 0) != st.st_size)
         status = sluice_fail(err, SLUICE_E_IO, "%s/%s: cannot read it whole", r->root, path);
     else
@@ -121,12 +123,13 @@ sluice_status sluice_side_fields_read(const char *root, const struct sluice_fiel
 {
     struct reading r = {.root = root};
     r.root_fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    r.content = malloc(SLUICE_MAX_FIELD_BYTES + 1);
+    r.content = malloc(SLUICE_MAX_VALUES_BYTES + 1);
     sluice_status status =
         r.root_fd < 0 ? sluice_fail(err, SLUICE_E_IO, "%s: %s", root, strerror(errno))
         : !r.content  ? sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the values of fields")
                       : SLUICE_OK;
     for (unsigned k = 0; k < sources->num && status == SLUICE_OK; k++) {
+        r.kind = sources->of[k].kind;
         if (sluice_field_source_is_suffix(&sources->of[k]))
             status = read_field(&r, &sources->of[k], k, builder, err);
     }

@@ -40,11 +40,12 @@ void sluice_shard_fields_clear(struct sluice_shard *shard)
 /* --- members of tars --- */
 
 /* Reads `bytes` at an offset of the shard to a new text, which is terminated. */
-static sluice_status read_text(struct sluice_shard *shard, uint64_t offset, uint64_t bytes,
-                               char **text, struct sluice_err *why)
+static sluice_status read_text(struct sluice_shard *shard, enum sluice_field_kind kind,
+                               uint64_t offset, uint64_t bytes, char **text, struct sluice_err *why)
 {
-    if (bytes > SLUICE_MAX_FIELD_BYTES)
-        return sluice_fail(why, SLUICE_E_INVALID, "has more than 1 MiB");
+    const size_t most = sluice_field_most_bytes(kind);
+    if (bytes > most)
+        return sluice_fail(why, SLUICE_E_INVALID, "has more than %zu MiB", most >> 20);
     char *made = malloc((size_t)bytes + 1);
     if (!made)
         return sluice_fail(why, SLUICE_E_NO_MEMORY, "no memory for a target");
@@ -65,7 +66,7 @@ static sluice_status add_content(struct sluice_shard *shard, unsigned source, ui
 {
     struct sluice_field_values *values = &shard->values[source];
     char *text = NULL;
-    sluice_status status = read_text(shard, offset, bytes, &text, why);
+    sluice_status status = read_text(shard, values->wanted, offset, bytes, &text, why);
     if (status != SLUICE_OK)
         return status;
     if (values->wanted != SLUICE_FIELD_VECTOR)

@@ -17,10 +17,10 @@
  * Threads: pure functions. */
 
 #define SLUICE_LIST_BLOCK_ROWS 16384
-#define SLUICE_LIST_BLOCK_BYTES ((size_t)1 << 20)  /* of columns and paths, but for one row */
-#define SLUICE_LIST_ROW_BYTES 26                   /* of columns */
-#define SLUICE_LIST_PATH_BYTES 4096                /* most of a path, with its NUL */
-#define SLUICE_LIST_TARGET_BYTES ((size_t)1 << 20) /* most of a target */
+#define SLUICE_LIST_BLOCK_BYTES ((size_t)1 << 20)   /* of a block, but for its last row */
+#define SLUICE_LIST_ROW_BYTES 26                    /* of columns */
+#define SLUICE_LIST_PATH_BYTES 4096                 /* most of a path, with its NUL */
+#define SLUICE_LIST_TARGET_BYTES ((size_t)16 << 20) /* most of a target */
 
 struct sluice_list_row {
     const char *path;

@@ -148,9 +148,16 @@ sluice_status sluice_wire_unpack(const ProtobufCMessageDescriptor *descriptor,
                                  const struct sluice_message *message, ProtobufCMessage **out,
                                  struct sluice_err *err)
 {
-    if (message->len > SLUICE_WIRE_MAX_BYTES)
+    return sluice_wire_unpack_at_most(descriptor, SLUICE_WIRE_MAX_BYTES, message, out, err);
+}
+
+sluice_status sluice_wire_unpack_at_most(const ProtobufCMessageDescriptor *descriptor,
+                                         size_t max_bytes, const struct sluice_message *message,
+                                         ProtobufCMessage **out, struct sluice_err *err)
+{
+    if (message->len > max_bytes)
         return sluice_fail(err, SLUICE_E_CORRUPT, "a %s of %zu bytes; at most %zu are taken",
-                           descriptor->short_name, message->len, SLUICE_WIRE_MAX_BYTES);
+                           descriptor->short_name, message->len, max_bytes);
     uint8_t *flat = malloc(message->len + 1);
     if (!flat)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a message of %zu bytes",

@@ -36,9 +36,10 @@ struct sluice_wire_field {
 /* Reads the next field; the cursor moves past it.  False: malformed. */
 bool sluice_wire_next_field(struct sluice_cursor *cursor, struct sluice_wire_field *field);
 
-/* Limits of small messages (all but payloads): bytes, and repeated or unknown fields in all,
- * because each costs an allocation. */
+/* Limits of small messages (all but payloads): bytes, also of those that hold a packed list; and
+ * repeated or unknown fields in all, because each costs an allocation. */
 #define SLUICE_WIRE_MAX_BYTES ((size_t)4 << 20)
+#define SLUICE_WIRE_MAX_LIST_BYTES ((size_t)20 << 20)
 #define SLUICE_WIRE_MAX_ELEMENTS ((size_t)1 << 17)
 
 /* Checks the message against its descriptor, then lets protobuf-c unpack it.  Free it with
@@ -46,5 +47,9 @@ bool sluice_wire_next_field(struct sluice_cursor *cursor, struct sluice_wire_fie
 SLUICE_MUST_USE sluice_status sluice_wire_unpack(const ProtobufCMessageDescriptor *descriptor,
                                                  const struct sluice_message *message,
                                                  ProtobufCMessage **out, struct sluice_err *err);
+/* The same, with a limit in place of SLUICE_WIRE_MAX_BYTES. */
+SLUICE_MUST_USE sluice_status sluice_wire_unpack_at_most(
+    const ProtobufCMessageDescriptor *descriptor, size_t max_bytes,
+    const struct sluice_message *message, ProtobufCMessage **out, struct sluice_err *err);
 
 #endif

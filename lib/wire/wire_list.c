@@ -238,7 +238,8 @@ sluice_status sluice_wire_get_list_reply(const struct sluice_message *message,
         return sluice_wire_damaged("ListSamplesReply", err);
     ProtobufCMessage *unpacked;
     sluice_status status =
-        sluice_wire_unpack(&sluice__v1__list_samples_reply__descriptor, message, &unpacked, err);
+        sluice_wire_unpack_at_most(&sluice__v1__list_samples_reply__descriptor,
+                                   SLUICE_WIRE_MAX_LIST_BYTES, message, &unpacked, err);
     if (status != SLUICE_OK)
         return status;
     struct sluice_wire_list got = {.has_hash = hash == SLUICE_WIRE_HASH_RIGHT};

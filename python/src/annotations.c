@@ -238,7 +238,7 @@ PyObject *batch_masks(PyObject *self, PyObject *args)
                     NULL, (Py_ssize_t)((size_t)size.height * size.width * batch->num_rows))
               : PyErr_NoMemory();
     held_ref(held);
-    if (made && find_files(tuple, files)) {
+    if (files && made && find_files(tuple, files)) {
         const struct mask_rows all = {
             .geometry = rows,
             .files = files,

@@ -4,6 +4,8 @@
 #include "rpc/rpc_call.h"
 #include "storage_server/data/sample_list.h"
 #include "storage_server/data/subset_rows.h"
+#include "storage_server/session/caller.h"
+#include "storage_server/session/memory_budget.h"
 #include "wire/wire.h"
 
 #include <stdlib.h>
@@ -24,7 +26,19 @@
 #define LIST_CLASS_BYTES ((size_t)3 << 20)
 #define CLASS_BYTES 4 /* in addition to the name: its tag and length */
 
+/* Packed rows of more are of the client's share of memory: those of large masks.  Of less a call
+ * holds no more than others that are not counted. */
+#define FREE_BYTES (2 * SLUICE_LIST_BLOCK_BYTES)
+
+/* Copies of packed rows while they are made: as columns, compressed, and in the message. */
+#define NUM_COPIES 3
+
+/* NOLINTNEXTLINE(misc-redundant-expression) */
+_Static_assert(SLUICE_MAX_VALUES_BYTES <= SLUICE_LIST_TARGET_BYTES, "each row can be sent");
+
 struct listing {
+    struct sluice_memory_holder *memory;
+    size_t charged;                  /* for the message that was sent last */
     struct sluice_sample_list *list; /* a reference: all messages of a call are of one list */
     enum sluice_rows_of subset;
     size_t next;       /* row of the subset */
@@ -57,6 +71,26 @@ static struct sluice_wire_sample_info row_of(const struct sluice_manifest *manif
     if (entry.has_hash)
         sluice_hash128_bytes(entry.hash, row.hash);
     return row;
+}
+
+/* Takes memory for the next packed rows in place of that for those before. */
+static sluice_status charge(struct listing *listing, const struct sluice_list_row *rows,
+                            size_t num_rows, struct sluice_err *err)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < num_rows && bytes < SLUICE_LIST_BLOCK_BYTES; i++)
+        bytes += strlen(rows[i].path) + ROW_BYTES + rows[i].target_bytes;
+    sluice_memory_give(listing->memory, listing->charged);
+    listing->charged = 0;
+    if (bytes <= FREE_BYTES)
+        return SLUICE_OK;
+    if (!sluice_memory_take(listing->memory, NUM_COPIES * bytes, SLUICE_MEMORY_REPLY))
+        return sluice_fail(err, SLUICE_E_NO_MEMORY,
+                           "%zu bytes of values to list: this client's share of the server's "
+                           "memory is used up",
+                           bytes);
+    listing->charged = NUM_COPIES * bytes;
+    return SLUICE_OK;
 }
 
 /* The next rows one by one, for clients that take no others; appends the message. */
@@ -110,8 +144,9 @@ static sluice_status put_packed(struct listing *listing, const size_t *ids, size
             .target_bytes = has_values ? entry.values_bytes : 0,
         };
     }
-    sluice_status status =
-        found ? sluice_list_block_pack(rows, found, &list->packed, err) : SLUICE_OK;
+    sluice_status status = charge(listing, rows, found, err);
+    if (status == SLUICE_OK && found)
+        status = sluice_list_block_pack(rows, found, &list->packed, err);
     free(rows);
     if (status == SLUICE_OK)
         status = sluice_wire_put_list_reply(list, reply, err);
@@ -197,8 +232,35 @@ static void list_more(struct sluice_rpc_call *call)
         sluice_rpc_call_finish(call, sluice_rpc_code_from_status(status), err.text);
 }
 
+static void listing_destroy(struct listing *listing)
+{
+    if (!listing)
+        return;
+    sluice_memory_give(listing->memory, listing->charged);
+    sluice_memory_close(listing->memory);
+    sluice_sample_list_unref(listing->list);
+    free(listing);
+}
+
+/* NULL: out of memory. */
+static struct listing *listing_create(const struct sluice_list_service *service,
+                                      struct sluice_rpc_call *call, struct sluice_sample_list *list)
+{
+    const struct sluice_caller *caller = sluice_rpc_call_client(call);
+    struct listing *listing = calloc(1, sizeof(*listing));
+    if (!listing)
+        return NULL;
+    listing->memory = sluice_memory_open(service->memory, caller->session, NULL, NULL);
+    listing->list = sluice_sample_list_ref(list);
+    if (listing->memory)
+        return listing;
+    listing_destroy(listing);
+    return NULL;
+}
+
 static void on_list(void *ctx, struct sluice_rpc_call *call, struct sluice_message *message)
 {
+    const struct sluice_list_service *service = ctx;
     struct sluice_err err = {0};
     char *subset;
     uint64_t first_row;
@@ -214,7 +276,7 @@ static void on_list(void *ctx, struct sluice_rpc_call *call, struct sluice_messa
 
     static const char *const names[] = {
         [SLUICE_ROWS_ALL] = "", [SLUICE_ROWS_TRAIN] = "train", [SLUICE_ROWS_VAL] = "val"};
-    struct sluice_sample_list *list = sluice_sample_lists_now(ctx);
+    struct sluice_sample_list *list = sluice_sample_lists_now(service->lists);
     size_t found = 0;
     while (found < SLUICE_ARRAY_LEN(names) && strcmp(subset, names[found]) != 0)
         found++;
@@ -226,10 +288,9 @@ static void on_list(void *ctx, struct sluice_rpc_call *call, struct sluice_messa
         sluice_fail(&err, SLUICE_E_INVALID, "row %llu of %zu", (unsigned long long)first_row,
                     sluice_subset_rows_count(list->rows, found));
         sluice_rpc_call_finish(call, SLUICE_RPC_OUT_OF_RANGE, err.text);
-    } else if (!(listing = calloc(1, sizeof(*listing)))) {
+    } else if (!(listing = listing_create(service, call, list))) {
         sluice_rpc_call_finish(call, SLUICE_RPC_RESOURCE_EXHAUSTED, "no memory to list samples");
     } else {
-        listing->list = sluice_sample_list_ref(list);
         listing->subset = (enum sluice_rows_of)found;
         listing->next = (size_t)first_row;
         listing->is_packed = is_packed;
@@ -251,20 +312,18 @@ static void on_done(void *ctx, struct sluice_rpc_call *call)
 {
     (void)ctx;
     struct listing *listing = sluice_rpc_call_state(call);
-    if (listing) {
+    if (listing)
         sluice_manifest_rest(listing->list->manifest);
-        sluice_sample_list_unref(listing->list);
-    }
-    free(listing);
+    listing_destroy(listing);
 }
 
-struct sluice_rpc_method *sluice_list_methods(struct sluice_sample_lists *lists,
+struct sluice_rpc_method *sluice_list_methods(struct sluice_list_service *service,
                                               struct sluice_rpc_method *end)
 {
     *end++ = (struct sluice_rpc_method){
         .path = SLUICE_METHOD_LIST_SAMPLES,
         .is_unary = true,
-        .ctx = lists,
+        .ctx = service,
         .on_message = on_list,
         .on_writable = on_writable,
         .on_done = on_done,

@@ -5,11 +5,18 @@
  *
  * Threads: any. */
 
+struct sluice_memory_budget;
 struct sluice_rpc_method;
 struct sluice_sample_lists;
 
-/* Adds the method to the server's table, and returns the table's end.  Borrows the lists. */
-struct sluice_rpc_method *sluice_list_methods(struct sluice_sample_lists *lists,
+/* Borrows both. */
+struct sluice_list_service {
+    struct sluice_sample_lists *lists;
+    struct sluice_memory_budget *memory;
+};
+
+/* Adds the method to the server's table, and returns the table's end.  Borrows the service. */
+struct sluice_rpc_method *sluice_list_methods(struct sluice_list_service *service,
                                               struct sluice_rpc_method *end);
 
 #endif

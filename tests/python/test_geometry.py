@@ -1,6 +1,8 @@
 """geometry=True: where the pixels of each row come from, the same to the bit in every mode, and true of the pixels."""
 import json
+import os
 import pathlib
+import tarfile
 import tempfile
 import unittest
 
@@ -342,6 +344,36 @@ class GeometryTest(unittest.TestCase):
         with sluice.numpy.Loader(root, NUM, pipeline=views, fields=True, geometry=True) as loader:
             with self.assertRaisesRegex(sluice.Error, "mask of sample 1: a mask of 90 x 90 pixels for an image of 97 x 137"):
                 next(iter(loader))
+
+    def test_masks_of_some_megabytes(self):
+        """Noise, which does not compress, beside the images and in a tar, from a server and not."""
+        folder = pathlib.Path(tempfile.mkdtemp(dir=self.folder))
+        (folder / "files/class").mkdir(parents=True)
+        rng = numpy.random.default_rng(7)
+        for i in range(3):
+            Image.new("RGB", (2400, 2000)).save(folder / f"files/class/{i}.jpg")
+            Image.fromarray(rng.integers(0, 256, (2000, 2400)).astype(numpy.uint8)).save(folder / f"files/class/{i}.mask.png")
+        self.assertGreater((folder / "files/class/0.mask.png").stat().st_size, 4 << 20)
+        (folder / "tars").mkdir()
+        with tarfile.open(folder / "tars/a.tar", "w") as tar:
+            tar.add(folder / "files/class", "class")
+        options = {"pipeline": "decode,random_resized_crop=40,hflip", "fields": ["mask"], "geometry": True, "seed": 4}
+        found = []
+        for root in ("files", "tars"):
+            support.run("offload_dataset", "index", folder / root, "--target", "mask=.mask.png:mask")
+            with support.Server(folder / root) as server:
+                for source in (folder / root, server.address):
+                    with sluice.numpy.Loader(source, 3, **options) as loader:
+                        found.append([fields["mask"].copy() for _, _, fields, _ in loader])
+        self.assertGreater(len(numpy.unique(found[0])), 200)
+        for other in found[1:]:
+            self.assertTrue(numpy.array_equal(other, found[0]))
+        os.truncate(folder / "files/class/1.mask.png", (16 << 20) + 1)
+        with tarfile.open(folder / "tars/a.tar", "w") as tar:
+            tar.add(folder / "files/class", "class")
+        for root in ("files", "tars"):
+            index = support.run("offload_dataset", "index", folder / root, "--target", "mask=.mask.png:mask", code=1)
+            self.assertIn("class/1.mask.png has more than 16 MiB", index.stderr)
 
     @staticmethod
     def of_pillow(mask, draws, fill):

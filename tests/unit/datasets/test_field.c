@@ -215,6 +215,9 @@ TEST(tells_flaws_of_types_and_targets)
     CU_ASSERT_PTR_NULL(sluice_field_flaw(bytes, "", 0));
     CU_ASSERT_PTR_NOT_NULL(sluice_field_flaw(bytes, NULL, 0));
     CU_ASSERT_PTR_NOT_NULL(sluice_field_flaw(bytes, "", SLUICE_MAX_FIELD_BYTES + 1));
+    const struct sluice_field_type mask = {SLUICE_FIELD_MASK, 0};
+    CU_ASSERT_PTR_NULL(sluice_field_flaw(mask, "", SLUICE_MAX_VALUES_BYTES));
+    CU_ASSERT_PTR_NOT_NULL(sluice_field_flaw(mask, "", SLUICE_MAX_VALUES_BYTES + 1));
     CU_ASSERT_PTR_NOT_NULL(sluice_field_flaw(two, numbers, 4));
     CU_ASSERT_PTR_NOT_NULL(sluice_field_flaw(two, numbers, 8));
 }

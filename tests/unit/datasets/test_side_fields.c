@@ -76,6 +76,13 @@ TEST(a_wrong_file_is_named)
     sluice_test_write_file(sluice_test_path("w.big"), (const uint8_t *)much, sizeof(much));
     begin(".big", SLUICE_FIELD_BYTES, paths, 1);
     CHECK_FAILS(SLUICE_E_INVALID, "/w.big has more than 1 MiB", read_all(sluice_test_err()));
+    begin(".big", SLUICE_FIELD_MASK, paths, 1);
+    REQUIRE_OK(read_all(NULL));
+    CU_ASSERT_EQUAL(sluice_manifest_field_at(builder.manifest, 0, 0).bytes, sizeof(much));
+    CU_ASSERT_EQUAL_FATAL(truncate(sluice_test_path("w.big"), (off_t)SLUICE_MAX_VALUES_BYTES + 1),
+                          0);
+    begin(".big", SLUICE_FIELD_MASK, paths, 1);
+    CHECK_FAILS(SLUICE_E_INVALID, "/w.big has more than 16 MiB", read_all(sluice_test_err()));
 }
 
 TEST(a_link_out_of_the_root_is_not_read)

@@ -98,6 +98,25 @@ void write_fields(void)
     sluice_manifest_destroy(builder.manifest);
 }
 
+void write_masks(size_t bytes)
+{
+    struct sluice_manifest_builder builder = {0};
+    char path[600], *mask = malloc(bytes);
+    snprintf(path, sizeof(path), "%s/" IMAGE_MANIFEST, image_root());
+    must(mask && sluice_manifest_scan(image_root(), NULL, &builder.manifest, NULL) == SLUICE_OK,
+         "no list");
+    builder.manifest->fields =
+        (struct sluice_fields){.num = 1, .of = {{{SLUICE_FIELD_MASK, 0}, "mask"}}};
+    for (size_t i = 0; i < NUM_IMAGES; i++) {
+        memset(mask, 'a' + (int)i, bytes);
+        must(sluice_manifest_set_field(&builder, i, 0, mask, bytes, NULL) == SLUICE_OK,
+             "no memory");
+    }
+    must(sluice_manifest_write(builder.manifest, path, NULL) == SLUICE_OK, "no manifest");
+    sluice_manifest_destroy(builder.manifest);
+    free(mask);
+}
+
 void remove_targets(void)
 {
     char path[600];

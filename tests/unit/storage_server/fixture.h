@@ -32,6 +32,8 @@ void write_targets(void);
 /* The same with two fields: "caption", a text of i bytes 'a' + i, and "boxes", one box 0 0 i i of
  * class i, of image 0 none. */
 void write_fields(void);
+/* The same with a field "mask", of which each image's value is so many bytes 'a' + i. */
+void write_masks(size_t bytes);
 void remove_targets(void);
 /* The path of sample `id` within it, and on disk (both static, per id). */
 const char *image_name(unsigned id);

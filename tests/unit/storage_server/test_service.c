@@ -7,6 +7,7 @@
 #include "support/test.h"
 
 #include <math.h>
+#include <sched.h>
 
 static enum sluice_rpc_code say_hello(struct fixture *f, const struct sluice_wire_hello *hello,
                                       struct sluice_wire_hello *answer, struct sluice_err *err)
@@ -273,6 +274,70 @@ TEST(fields_go_to_those_who_ask_for_them)
     sluice_wire_list_clear(&got);
     CU_ASSERT_EQUAL(list_hash_of(&f, false), hash_without);
     CU_ASSERT_NOT_EQUAL(list_hash_of(&f, true), hash_without);
+    fixture_end(&f);
+    remove_targets();
+}
+
+#define MASK_BYTES ((size_t)5 << 20)
+
+static sluice_status take_mask(void *ctx, const struct sluice_list_row *row, struct sluice_err *err)
+{
+    unsigned *id = ctx;
+    (void)err;
+    CU_ASSERT_EQUAL_FATAL(row->target_bytes, MASK_BYTES);
+    const char *mask = row->target;
+    CU_ASSERT(mask[0] == 'a' + (int)*id && memcmp(mask, mask + 1, MASK_BYTES - 1) == 0);
+    ++*id;
+    return SLUICE_OK;
+}
+
+static uint64_t memory_used(struct fixture *f)
+{
+    struct sluice_message request = {0}, message = {0};
+    struct sluice_wire_stats stats;
+    REQUIRE_OK(sluice_wire_put_stats_request(&request, NULL));
+    CU_ASSERT_EQUAL_FATAL(call(f, SLUICE_METHOD_STATS, &request, &message, NULL), SLUICE_RPC_OK);
+    REQUIRE_OK(sluice_wire_get_stats_reply(&message, &stats, NULL));
+    sluice_message_clear(&message);
+    const uint64_t used = stats.memory_used;
+    sluice_wire_stats_clear(&stats);
+    return used;
+}
+
+TEST(rows_with_large_masks_come_one_by_one_and_take_memory)
+{
+    struct client *client;
+    struct sluice_wire_list got = {0};
+    struct sluice_err err = {0};
+    unsigned id = 0;
+    write_masks(MASK_BYTES);
+    struct fixture f = fixture_init();
+    f.options.memory_limit = 1 << 30;
+    fixture_start(&f);
+    CU_ASSERT_EQUAL(list_rows(&f, "", 0, true, &client), SLUICE_RPC_OK);
+    CU_ASSERT_EQUAL_FATAL(client_num_messages(client), NUM_IMAGES);
+    for (size_t i = 0; i < NUM_IMAGES; i++) {
+        REQUIRE_OK(sluice_wire_get_list_reply(client_message(client, i), &got, NULL));
+        CHECK_OK(sluice_list_block_unpack(&got.packed, take_mask, &id, NULL));
+        CU_ASSERT_EQUAL(id, i + 1);
+        sluice_wire_list_clear(&got);
+    }
+    client_close(client);
+    while (memory_used(&f) > 0) /* until the server has seen the end, too */
+        sched_yield();
+    fixture_end(&f);
+
+    f = fixture_init();
+    f.options.memory_limit = 1 << 25; /* of which a part is for clients */
+    fixture_start(&f);
+    struct sluice_message request = {0};
+    CHECK_OK(sluice_wire_put_list_request("", 0, true, &request, NULL));
+    client = client_open(&f, SLUICE_METHOD_LIST_SAMPLES);
+    client_send(client, &request);
+    client_half_close(client);
+    CU_ASSERT_EQUAL(client_await_done(client, &err), SLUICE_RPC_RESOURCE_EXHAUSTED);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "of values to list: this client's share"));
+    client_close(client);
     fixture_end(&f);
     remove_targets();
 }
