@@ -24,7 +24,8 @@ sluice_status sluice_gpu_limits_check(const struct sluice_gpu_limits *limits,
     /* Sums and products of these stay far within 64 bits. */
     const uint64_t most = 1u << 31;
     uint64_t outputs = 0;
-    bool is_good = limits->num_views >= 1 && limits->num_views <= SLUICE_GPU_MAX_VIEWS;
+    bool is_good = limits->num_views >= 1 && limits->num_views <= SLUICE_GPU_MAX_VIEWS &&
+                   (limits->most_row_bytes == 0 || limits->num_views == 1);
     for (uint32_t v = 0; is_good && v < limits->num_views; v++) {
         const struct sluice_gpu_view_size *size = &limits->views[v];
         is_good = size->width >= 1 && size->width <= SLUICE_IMAGE_MAX_SIDE && size->height >= 1 &&

@@ -45,12 +45,13 @@ SLUICE_KERNEL_CONST uint64_t sluice_gpu_hash_start[8] = {
     SLUICE_GPU_PRIME64_4, SLUICE_GPU_PRIME32_2, SLUICE_GPU_PRIME64_5, SLUICE_GPU_PRIME32_1,
 };
 
-/* A row and its label. */
+/* A row, maybe its size, and its label. */
 struct sluice_gpu_hash_input {
     const uint64_t *words; /* of all rows; readable up to a multiple of 8 bytes */
     const struct sluice_gpu_row_views *views;
     uint64_t row, row_bytes;
-    uint64_t label;
+    uint64_t tail[2]; /* behind the row: the size, the label; or the label, 0 */
+    uint64_t len;     /* of both */
 };
 
 SLUICE_KERNEL_INLINE struct sluice_gpu_hash_input
@@ -62,7 +63,11 @@ sluice_gpu_hash_input_of(const uint8_t *rows, const struct sluice_gpu_row_views 
     input.views = views;
     input.row = item->row;
     input.row_bytes = views->ends[views->num - 1];
-    input.label = item->label;
+    const bool has_size = views->height > 0;
+    const uint64_t size = views->height | (uint64_t)views->width << 32;
+    input.tail[0] = has_size ? size : item->label;
+    input.tail[1] = has_size ? item->label : 0;
+    input.len = input.row_bytes + (has_size ? 16 : 8);
     return input;
 }
 
@@ -102,18 +107,27 @@ SLUICE_KERNEL_INLINE uint64_t sluice_gpu_hash_row_word(const struct sluice_gpu_h
     return word;
 }
 
-/* The 8 bytes from byte `at` on of the row followed by its label. */
+/* The 8 bytes from byte `at` of the tail on. */
+SLUICE_KERNEL_INLINE uint64_t sluice_gpu_hash_tail(const struct sluice_gpu_hash_input *input,
+                                                   uint64_t at)
+{
+    if (at >= 8)
+        return input->tail[1] >> (at - 8) * 8;
+    return at == 0 ? input->tail[0] : input->tail[0] >> at * 8 | input->tail[1] << (64 - at * 8);
+}
+
+/* The 8 bytes from byte `at` on of the row followed by its tail. */
 SLUICE_KERNEL_INLINE uint64_t sluice_gpu_hash_word(const struct sluice_gpu_hash_input *input,
                                                    uint64_t at)
 {
     if (at + 8 <= input->row_bytes)
         return sluice_gpu_hash_row_word(input, at);
     if (at >= input->row_bytes)
-        return input->label >> (at - input->row_bytes) * 8;
-    /* Both: the last bytes of the row, then the label's first. */
+        return sluice_gpu_hash_tail(input, at - input->row_bytes);
+    /* Both: the last bytes of the row, then the tail's first. */
     const uint32_t num_bits = (uint32_t)(input->row_bytes - at) * 8;
     const uint64_t last = sluice_gpu_hash_row_word(input, input->row_bytes - 8);
-    return last >> (64 - num_bits) | input->label << num_bits;
+    return last >> (64 - num_bits) | input->tail[0] << num_bits;
 }
 
 /* The term that the stripe at byte `at` adds to an accumulator. */
@@ -143,7 +157,7 @@ SLUICE_KERNEL_INLINE uint64_t sluice_gpu_hash_block(const struct sluice_gpu_hash
 /* Whole blocks, after which the accumulators are scrambled: at least one byte comes after them. */
 SLUICE_KERNEL_INLINE uint64_t sluice_gpu_hash_num_blocks(const struct sluice_gpu_hash_input *input)
 {
-    return (input->row_bytes + 8 - 1) / SLUICE_GPU_HASH_BLOCK;
+    return (input->len - 1) / SLUICE_GPU_HASH_BLOCK;
 }
 
 /* The number of blocks from `first` on that fit into shared memory. */
@@ -184,7 +198,7 @@ SLUICE_KERNEL_INLINE void sluice_gpu_hash_rest(const struct sluice_gpu_hash_inpu
                                                struct sluice_gpu_hash_shared *shared,
                                                uint32_t accumulator)
 {
-    const uint64_t len = input->row_bytes + 8, num_blocks = sluice_gpu_hash_num_blocks(input);
+    const uint64_t len = input->len, num_blocks = sluice_gpu_hash_num_blocks(input);
     const uint32_t num_stripes =
         (uint32_t)(len - 1 - num_blocks * SLUICE_GPU_HASH_BLOCK) / SLUICE_GPU_HASH_STRIPE;
     uint64_t value =
@@ -212,7 +226,7 @@ SLUICE_KERNEL_INLINE uint64_t sluice_gpu_hash_merge(const struct sluice_gpu_hash
                                                     const struct sluice_gpu_hash_shared *shared,
                                                     uint32_t is_high)
 {
-    const uint64_t len = input->row_bytes + 8;
+    const uint64_t len = input->len;
     const uint32_t secret_at = is_high ? 192 - 64 - 11 : 11;
     uint64_t hash = is_high ? ~(len * SLUICE_GPU_PRIME64_2) : len * SLUICE_GPU_PRIME64_1;
     for (uint32_t i = 0; i < 8; i += 2)

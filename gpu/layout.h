@@ -111,6 +111,9 @@ struct sluice_gpu_row_views {
     uint64_t capacity;
     uint32_t num;
     uint32_t ends[SLUICE_GPU_MAX_VIEWS];
+    /* The size of the one view, to be hashed behind its pixels, if rows of other batches have other
+     * sizes; else 0. */
+    uint32_t height, width;
 };
 
 /* A row to hash, and the hash, as struct sluice_hash128. */

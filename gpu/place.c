@@ -21,6 +21,13 @@ static uint64_t round_up(uint64_t bytes, uint64_t unit)
     return (bytes + unit - 1) / unit * unit;
 }
 
+/* The most bytes of a row of any size; those that are only uploaded may be larger. */
+static uint64_t most_decoded_bytes(const struct sluice_gpu_place_options *options)
+{
+    const uint64_t bytes = (uint64_t)options->views[0].width * options->views[0].height * 3;
+    return bytes < options->most_row_bytes ? bytes : options->most_row_bytes;
+}
+
 /* The limits of a lane for num_files usual files, and its memory in bytes. */
 static sluice_status size_lane(const struct sluice_gpu_place_options *options, uint32_t num_files,
                                struct sluice_gpu_limits *limits, uint64_t *bytes,
@@ -34,6 +41,8 @@ static sluice_status size_lane(const struct sluice_gpu_place_options *options, u
         .max_segment_bytes = SLUICE_GPU_MAX_SEGMENT_BYTES,
     };
     memcpy(limits->views, options->views, sizeof(limits->views));
+    if (options->has_any_size)
+        limits->most_row_bytes = most_decoded_bytes(options);
     struct sluice_gpu_sizes capacity;
     const sluice_status status = sluice_gpu_limits_check(limits, &capacity, err);
     if (status == SLUICE_OK)
@@ -180,6 +189,11 @@ static sluice_status check_options(const struct sluice_gpu_place_options *option
                                options->max_rows, size->height, size->width);
         *row_bytes += (uint64_t)size->height * size->width * 3;
     }
+    if (options->has_any_size) {
+        if (options->num_views > 1)
+            return sluice_fail(err, SLUICE_E_INVALID, "rows of any size have one view");
+        *row_bytes = most_decoded_bytes(options);
+    }
     if (*row_bytes < MIN_ROW_BYTES)
         return sluice_fail(err, SLUICE_E_INVALID, "rows of %llu bytes are too small for a GPU",
                            (unsigned long long)*row_bytes);
@@ -249,6 +263,11 @@ void sluice_gpu_place_destroy(struct sluice_gpu_place *place)
 int sluice_gpu_place_device(const struct sluice_gpu_place *place)
 {
     return place->device->number;
+}
+
+bool sluice_gpu_place_has_any_size(const struct sluice_gpu_place *place)
+{
+    return place->limits.most_row_bytes > 0;
 }
 
 uint64_t sluice_gpu_place_bytes(const struct sluice_gpu_place *place)
@@ -340,6 +359,7 @@ void sluice_gpu_lane_begin(struct sluice_gpu_lane *lane, struct sluice_gpu_block
 {
     begin(lane);
     lane->block = block;
+    lane->views = sluice_gpu_row_views_of(&lane->place->limits);
     uint64_t written = sluice_gpu_index_bytes(&lane->place->limits);
     struct sluice_gpu_staging *const before = lane->staging;
     if (staging) {
@@ -349,6 +369,17 @@ void sluice_gpu_lane_begin(struct sluice_gpu_lane *lane, struct sluice_gpu_block
     sluice_gpu_batch_use(lane->engine->batch, lane->staging->memory, written);
     if (staging)
         sluice_gpu_staging_give(before);
+}
+
+void sluice_gpu_lane_set_size(struct sluice_gpu_lane *lane, const struct sluice_gpu_view_size *size,
+                              bool is_hashed)
+{
+    const uint64_t bytes = (uint64_t)size->width * size->height * 3;
+    assert(sluice_gpu_place_has_any_size(lane->place) && bytes >= MIN_ROW_BYTES &&
+           bytes <= lane->place->most_row_bytes);
+    lane->views.ends[0] = (uint32_t)bytes;
+    lane->views.height = is_hashed ? size->height : 0;
+    lane->views.width = is_hashed ? size->width : 0;
 }
 
 void sluice_gpu_lane_begin_again(struct sluice_gpu_lane *lane)
@@ -470,7 +501,8 @@ static sluice_status start_hashes(struct sluice_gpu_lane *lane, const uint32_t *
         return SLUICE_OK;
     for (uint32_t i = 0; i < lane->num_samples; i++)
         lane->items[i] = (struct sluice_gpu_hash_item){lane->rows[i], labels[lane->rows[i]]};
-    return ops_of(lane)->hash(lane->engine, lane->block->rows, lane->items, lane->num_samples, err);
+    return ops_of(lane)->hash(lane->engine, lane->block->rows, &lane->views, lane->items,
+                              lane->num_samples, err);
 }
 
 static sluice_status finish(struct sluice_gpu_lane *lane, const uint32_t *labels, bool is_hashed,

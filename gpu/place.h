@@ -49,7 +49,12 @@ struct sluice_gpu_place_options {
     /* The views of what lanes decode, one after the other in a row. */
     uint32_t num_views;
     struct sluice_gpu_view_size views[SLUICE_GPU_MAX_VIEWS];
-    size_t most_row_bytes;          /* of rows that are uploaded; 0: those of the views */
+    /* The most bytes of a row that is uploaded, and with has_any_size of one that is decoded; 0: those
+     * of the views. */
+    size_t most_row_bytes;
+    /* Batches have one view, with a size of their own each: sluice_gpu_lane_set_size().  Its sides
+     * are at most those of views[0]. */
+    bool has_any_size;
     unsigned num_blocks, num_lanes; /* >= 1 */
     /* In addition to one for each lane; may be 0.  Fewer are created if memory is short. */
     unsigned num_stagings;
@@ -67,7 +72,8 @@ sluice_gpu_place_create(const struct sluice_gpu_place_options *options,
 /* Call it once all lanes are idle and all blocks are given back.  NULL is allowed. */
 void sluice_gpu_place_destroy(struct sluice_gpu_place *place);
 
-int sluice_gpu_place_device(const struct sluice_gpu_place *place);     /* -1: is_host */
+int sluice_gpu_place_device(const struct sluice_gpu_place *place); /* -1: is_host */
+bool sluice_gpu_place_has_any_size(const struct sluice_gpu_place *place);
 uint64_t sluice_gpu_place_bytes(const struct sluice_gpu_place *place); /* of the device's memory */
 /* Bytes of the host's memory that are page-locked now. */
 uint64_t sluice_gpu_place_locked_bytes(struct sluice_gpu_place *place);
@@ -139,6 +145,11 @@ void sluice_gpu_prepared_clear(struct sluice_gpu_prepared *prepared); /* idempot
  * buffer.  Drops unfinished samples and rows of the lane's last batch. */
 void sluice_gpu_lane_begin(struct sluice_gpu_lane *lane, struct sluice_gpu_block *block,
                            struct sluice_gpu_staging *staging);
+/* Sets the size of the batch's rows, after begin, in a place with has_any_size: at least 233 bytes of
+ * pixels, and no more than the options say.  is_hashed: hashes are over pixels, height and width (4
+ * bytes each, little endian) and label. */
+void sluice_gpu_lane_set_size(struct sluice_gpu_lane *lane, const struct sluice_gpu_view_size *size,
+                              bool is_hashed);
 /* Begins the same batch again. */
 void sluice_gpu_lane_begin_again(struct sluice_gpu_lane *lane);
 

@@ -18,7 +18,6 @@ struct cuda_engine {
     struct sluice_gpu_engine base;
     struct sluice_gpu_decoder *decoder;
     cudaStream_t stream;
-    struct sluice_gpu_row_views views;
     /* Page-locked, where the kernel reads and writes them itself: a few bytes for each row. */
     struct sluice_gpu_hash_item *items;
     struct sluice_gpu_hash *hashes;
@@ -162,7 +161,6 @@ static sluice_status cuda_engine_open(struct sluice_gpu_device *device,
     if (!engine)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a lane");
     engine->base.device = device;
-    engine->views = sluice_gpu_row_views_of(limits);
     sluice_status status = open_stream(engine, err);
     if (status == SLUICE_OK)
         status = sluice_gpu_decoder_create(limits, upload, &engine->decoder, err);
@@ -216,6 +214,7 @@ static sluice_status cuda_wait(struct sluice_gpu_engine *base, sluice_status *st
 }
 
 static sluice_status cuda_hash(struct sluice_gpu_engine *base, const uint8_t *rows,
+                               const struct sluice_gpu_row_views *views,
                                const struct sluice_gpu_hash_item *items, uint32_t num_items,
                                struct sluice_err *err)
 {
@@ -224,8 +223,8 @@ static sluice_status cuda_hash(struct sluice_gpu_engine *base, const uint8_t *ro
     sluice_status status =
         check(cudaEventRecord(engine->hash_start, engine->stream), "cudaEventRecord", err);
     if (status == SLUICE_OK)
-        status = check(sluice_gpu_launch_hash(engine->stream, rows, &engine->views, engine->items,
-                                              num_items, engine->hashes),
+        status = check(sluice_gpu_launch_hash(engine->stream, rows, views, engine->items, num_items,
+                                              engine->hashes),
                        "hash", err);
     if (status == SLUICE_OK)
         status = check(cudaEventRecord(engine->hash_end, engine->stream), "cudaEventRecord", err);

@@ -81,6 +81,7 @@ struct sluice_gpu_device_ops {
                           struct sluice_err *err);
     /* Hashes num_items rows, at most max_samples.  Call it at most once between two syncs. */
     sluice_status (*hash)(struct sluice_gpu_engine *engine, const uint8_t *rows,
+                          const struct sluice_gpu_row_views *views,
                           const struct sluice_gpu_hash_item *items, uint32_t num_items,
                           struct sluice_err *err);
     /* Waits for all work.  hashes[i] belongs to item i; *device_s is the kernels' time since the

@@ -13,7 +13,6 @@ struct host_engine {
     sluice_status *statuses;
     struct sluice_gpu_hash *hashes;
     uint32_t num_hashes;
-    struct sluice_gpu_row_views views;
     uint64_t cpu_ns;
 };
 
@@ -112,7 +111,6 @@ static sluice_status host_engine_open(struct sluice_gpu_device *device,
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a lane");
     }
     sluice_gpu_batch_init(&engine->batch, limits, capacity, upload);
-    engine->views = sluice_gpu_row_views_of(limits);
     engine->base = (struct sluice_gpu_engine){device, &engine->batch};
     *out = &engine->base;
     return SLUICE_OK;
@@ -149,13 +147,14 @@ static sluice_status host_wait(struct sluice_gpu_engine *base, sluice_status *st
 }
 
 static sluice_status host_hash(struct sluice_gpu_engine *base, const uint8_t *rows,
+                               const struct sluice_gpu_row_views *views,
                                const struct sluice_gpu_hash_item *items, uint32_t num_items,
                                struct sluice_err *err)
 {
     struct host_engine *engine = (struct host_engine *)base;
     const uint64_t start_ns = sluice_thread_cpu_ns();
     (void)err;
-    sluice_gpu_hash_host(rows, &engine->views, items, num_items, engine->hashes);
+    sluice_gpu_hash_host(rows, views, items, num_items, engine->hashes);
     engine->num_hashes = num_items;
     engine->cpu_ns += sluice_thread_cpu_ns() - start_ns;
     return SLUICE_OK;

@@ -19,6 +19,7 @@ struct sluice_gpu_lane {
     struct sluice_gpu_place *place;
     struct sluice_gpu_engine *engine;
     struct sluice_gpu_block *block;
+    struct sluice_gpu_row_views views;  /* of the block's rows */
     struct sluice_gpu_staging *staging; /* the memory of the engine's batch */
     bool is_behind;                     /* the engine's work waits for the block's last use */
     bool is_begun;                      /* a sample or row was added and is not finished */

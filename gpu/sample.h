@@ -36,6 +36,9 @@ struct sluice_gpu_limits {
     struct sluice_gpu_view_size {
         uint32_t width, height;
     } views[SLUICE_GPU_MAX_VIEWS]; /* of every sample */
+    /* Above 0: the one view has another size in each batch, at most this many bytes, and its sides
+     * are at most those of views[0]. */
+    uint64_t most_row_bytes;
     uint64_t max_file_bytes;
     uint64_t max_pixels; /* of the boxes, rounded up to MCUs */
     /* The bytes of one segment, which one thread decodes; 0: unlimited. */
@@ -50,7 +53,7 @@ struct sluice_gpu_sizes {
     uint64_t pixels;  /* words, between the passes of the resize */
 };
 
-/* Bytes of a row: the pixels of its views. */
+/* Bytes of a row, the pixels of its views; of rows of any size the most. */
 uint64_t sluice_gpu_row_bytes(const struct sluice_gpu_limits *limits);
 /* How max_samples rows of at most UINT32_MAX bytes stand in memory. */
 struct sluice_gpu_row_views sluice_gpu_row_views_of(const struct sluice_gpu_limits *limits);

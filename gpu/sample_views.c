@@ -8,6 +8,8 @@
 uint64_t sluice_gpu_row_bytes(const struct sluice_gpu_limits *limits)
 {
     uint64_t bytes = 0;
+    if (limits->most_row_bytes > 0)
+        return limits->most_row_bytes;
     for (uint32_t v = 0; v < limits->num_views; v++)
         bytes += (uint64_t)limits->views[v].width * limits->views[v].height * 3;
     return bytes;
@@ -22,7 +24,17 @@ struct sluice_gpu_row_views sluice_gpu_row_views_of(const struct sluice_gpu_limi
     return views;
 }
 
-static sluice_status check_request(const struct sluice_gpu_view_size *size,
+/* most_row_bytes: of limits. */
+static bool is_size_of(const struct sluice_box *out, const struct sluice_gpu_view_size *size,
+                       uint64_t most_row_bytes)
+{
+    if (most_row_bytes == 0)
+        return out->width == size->width && out->height == size->height;
+    return out->width <= size->width && out->height <= size->height &&
+           (uint64_t)out->width * out->height * 3 <= most_row_bytes;
+}
+
+static sluice_status check_request(const struct sluice_gpu_view_size *size, uint64_t most_row_bytes,
                                    const struct sluice_gpu_request *request, struct sluice_err *err)
 {
     const struct sluice_resize_part *part = &request->part;
@@ -30,7 +42,7 @@ static sluice_status check_request(const struct sluice_gpu_view_size *size,
                          part->in_height >= 1 && part->in_height <= SLUICE_IMAGE_MAX_SIDE &&
                          part->out_width <= SLUICE_IMAGE_MAX_SIDE &&
                          part->out_height <= SLUICE_IMAGE_MAX_SIDE;
-    if (!is_size || part->out.width != size->width || part->out.height != size->height ||
+    if (!is_size || !is_size_of(&part->out, size, most_row_bytes) ||
         !sluice_box_is_within(&part->out, part->out_width, part->out_height))
         return sluice_fail(err, SLUICE_E_INVALID,
                            "a resize to %u x %u pixels in a batch of %u x %u", part->out.width,
@@ -44,7 +56,7 @@ sluice_status sluice_gpu_requests_check(const struct sluice_gpu_limits *limits,
 {
     sluice_status status = SLUICE_OK;
     for (uint32_t v = 0; v < limits->num_views && status == SLUICE_OK; v++)
-        status = check_request(&limits->views[v], &requests[v], err);
+        status = check_request(&limits->views[v], limits->most_row_bytes, &requests[v], err);
     return status;
 }
 

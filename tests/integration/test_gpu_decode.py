@@ -85,6 +85,26 @@ class GpuDecodeTest(SynthTest):
                     if mode in FILES:
                         self.assertEqual(on_gpu(report) > NUM_TRAIN // 2, is_for_gpu)
 
+    def test_buckets(self):
+        """Batches of a size each, in one place; validation has buckets, too, or one size that may be larger."""
+        buckets = ("--pipeline", "decode,exif_transpose,fit_bucket=64x64/48x80/80x48/32x96:crop=random,hflip,color_jitter=0.4,"
+                   "to_tensor,normalize=imagenet")
+        large = ("--val-pipeline", "decode,resize=110,center_crop=96,to_tensor,normalize=imagenet")
+        server = self.serve()
+        (wanted,), _ = train("local", [self.root], *buckets, "--gpu-decode", "off")
+        for mode in ("local", "remote_nooff", "remote_auto"):
+            where = [self.root] if mode == "local" else ["--host", server.address]
+            (report,), _ = train(mode, where, *buckets, "--gpu-decode", "on")
+            with self.subTest(mode=mode):
+                self.assertEqual((report["digest"], report["errors"]), (wanted["digest"], 0))
+                if mode in FILES:
+                    self.assertGreater(on_gpu(report), NUM_TRAIN // 2)
+        for flags, is_for_gpu in (((), True), (large, False)):
+            (wanted,), _ = train("local", [self.root], *buckets, *flags, "--evaluate", "--gpu-decode", "off")
+            (report,), _ = train("local", [self.root], *buckets, *flags, "--evaluate", "--gpu-decode", "on")
+            self.assertEqual(report["digest"], wanted["digest"])
+            self.assertEqual(on_gpu(report) > 0, is_for_gpu)
+
     def test_epochs_and_val(self):
         flags = ("--epochs", 3, "--repeat", 2, "--val")
         wanted, _ = train("local", [self.root], *flags, "--gpu-decode", "off")

@@ -114,7 +114,7 @@ class OwnSizesTest(support.SetTest):
             self.load(max_output_pixels=1000)
         with self.assertRaisesRegex(sluice.InvalidError, "python_tail: it is for images of one size"):
             self.load(python_tail=support.row_hash)
-        with self.assertRaisesRegex(sluice.UnsupportedError, "gpu-decode: the GPU makes no batches whose sizes follow"):
+        with self.assertRaisesRegex(sluice.UnsupportedError, "gpu-decode: the GPU makes no batches whose images have sizes of their own"):
             self.load(gpu_decode="on")
 
     def test_detection(self):

@@ -168,6 +168,12 @@ static sluice_status make(struct lane *lane, struct slot *slot, const struct tak
     const struct sluice_chooser *chooser = &lane->prefetcher->epoch.chooser;
     struct sluice_gpu_work work = {0};
     sluice_gpu_lane_begin(lane->gpu, taken->block, taken->staging);
+    if (sluice_gpu_place_has_any_size(lane->prefetcher->options.gpu)) {
+        const struct sluice_row_view *view = &slot->layout.views[0];
+        sluice_gpu_lane_set_size(lane->gpu,
+                                 &(struct sluice_gpu_view_size){view->width, view->height},
+                                 slot->layout.is_bucket);
+    }
     sluice_status status = make_rows(lane, slot, &work, err);
     if (status == SLUICE_OK)
         status = settle(lane, slot, &work, err);

@@ -241,6 +241,31 @@ static sluice_status find_geometry(struct row *row, struct maker *maker, struct 
     return SLUICE_OK;
 }
 
+/* Whether the image ends in the size that follows from the list's size for it, where images may end
+ * in several. */
+static sluice_status check_size(struct row *row, struct maker *maker, struct sluice_err *err)
+{
+    const struct sluice_epoch *epoch = &row->prefetcher->epoch;
+    const struct sluice_rows *batch = &row->slot->batch;
+    const struct sluice_row_view *view = &row->slot->layout.views[0];
+    struct sluice_size want = {view->width, view->height}, size;
+    struct sluice_sample *sample = &row->result.sample;
+    if (!batch->has_images && !row->slot->layout.is_bucket)
+        return SLUICE_OK;
+    if (batch->has_images)
+        want =
+            (struct sluice_size){batch->images[row->index].width, batch->images[row->index].height};
+    sluice_status status = sample->ops_done == 0 ? open_file(row, maker, err) : SLUICE_OK;
+    if (status == SLUICE_OK)
+        status = sluice_pipeline_result_size(epoch->pipeline, sample, &size, err);
+    if (status == SLUICE_OK && (size.width != want.width || size.height != want.height))
+        return sluice_fail(err, SLUICE_E_CORRUPT,
+                           "the image ends as %u x %u pixels, and by the list's size for it as "
+                           "%u x %u: index the dataset again",
+                           size.width, size.height, want.width, want.height);
+    return status;
+}
+
 /* Whether the file goes to the device as it is: the source has cropped it, or has an index. */
 static bool is_ready_for_gpu(const struct sluice_sample *sample)
 {
@@ -282,7 +307,8 @@ static bool keep_for_gpu(struct row *row, struct maker *maker)
     struct sluice_gpu_request requests[SLUICE_MAX_VIEWS];
     if (prefetcher->num_lanes == 0 || !row->choice.on_gpu || row->ops_done > 0 ||
         sluice_source_gather(&row->result, prefetcher->options.pool, NULL) != SLUICE_OK ||
-        sluice_sample_open(pipeline, maker->scratch, sample, NULL) != SLUICE_OK)
+        sluice_sample_open(pipeline, maker->scratch, sample, NULL) != SLUICE_OK ||
+        check_size(row, maker, NULL) != SLUICE_OK)
         return false;
     if (!is_ready_for_gpu(sample) &&
         sluice_pipeline_cut_for_gpu(pipeline, maker->scratch, sample, TUNING_GPU_RESTART, NULL) !=
@@ -301,31 +327,6 @@ static bool keep_for_gpu(struct row *row, struct maker *maker)
         };
     }
     return find_geometry(row, maker, NULL) == SLUICE_OK && prepare(row, maker, requests);
-}
-
-/* Whether the image ends in the size that follows from the list's size for it, where images may end
- * in several. */
-static sluice_status check_size(struct row *row, struct maker *maker, struct sluice_err *err)
-{
-    const struct sluice_epoch *epoch = &row->prefetcher->epoch;
-    const struct sluice_rows *batch = &row->slot->batch;
-    const struct sluice_row_view *view = &row->slot->layout.views[0];
-    struct sluice_size want = {view->width, view->height}, size;
-    struct sluice_sample *sample = &row->result.sample;
-    if (!batch->has_images && !row->slot->layout.is_bucket)
-        return SLUICE_OK;
-    if (batch->has_images)
-        want =
-            (struct sluice_size){batch->images[row->index].width, batch->images[row->index].height};
-    sluice_status status = sample->ops_done == 0 ? open_file(row, maker, err) : SLUICE_OK;
-    if (status == SLUICE_OK)
-        status = sluice_pipeline_result_size(epoch->pipeline, sample, &size, err);
-    if (status == SLUICE_OK && (size.width != want.width || size.height != want.height))
-        return sluice_fail(err, SLUICE_E_CORRUPT,
-                           "the image ends as %u x %u pixels, and by the list's size for it as "
-                           "%u x %u: index the dataset again",
-                           size.width, size.height, want.width, want.height);
-    return status;
 }
 
 /* The bytes of the row's views. */

@@ -147,14 +147,26 @@ void place_test_finish(struct place_test_batch *batch, struct sluice_gpu_lane *l
     REQUIRE_OK(status);
 }
 
-static struct sluice_hash128 hash_of(const uint8_t *row, size_t row_bytes, uint32_t label)
+static void add_u32(struct sluice_hasher *hasher, uint32_t number)
+{
+    const uint8_t bytes[4] = {(uint8_t)number, (uint8_t)(number >> 8), (uint8_t)(number >> 16),
+                              (uint8_t)(number >> 24)};
+    sluice_hasher_update(hasher, bytes, sizeof(bytes));
+}
+
+static struct sluice_hash128 hash_of(const struct place_test_batch *batch, const uint8_t *row,
+                                     uint32_t label)
 {
     const uint8_t tail[8] = {(uint8_t)label, (uint8_t)(label >> 8), (uint8_t)(label >> 16),
                              (uint8_t)(label >> 24)};
     struct sluice_hasher *hasher = sluice_hasher_create();
     if (!hasher)
         abort();
-    sluice_hasher_update(hasher, row, row_bytes);
+    sluice_hasher_update(hasher, row, batch->row_bytes);
+    if (batch->views.height > 0) {
+        add_u32(hasher, batch->views.height);
+        add_u32(hasher, batch->views.width);
+    }
     sluice_hasher_update(hasher, tail, sizeof(tail));
     const struct sluice_hash128 hash = sluice_hasher_digest(hasher);
     sluice_hasher_destroy(hasher);
@@ -176,9 +188,8 @@ void place_test_check(struct place_test_batch *batch, const struct sluice_gpu_bl
         free(made);
         CU_ASSERT_EQUAL_FATAL(batch->statuses[row],
                               batch->is_decoded[row] ? SLUICE_OK : PLACE_TEST_UNTOUCHED);
-        const struct sluice_hash128 hash = batch->is_decoded[row]
-                                               ? hash_of(want, batch->row_bytes, batch->labels[row])
-                                               : untouched;
+        const struct sluice_hash128 hash =
+            batch->is_decoded[row] ? hash_of(batch, want, batch->labels[row]) : untouched;
         CU_ASSERT_FATAL(hash.high == batch->hashes[row].high && hash.low == batch->hashes[row].low);
         num_decoded += batch->is_decoded[row];
     }

@@ -241,7 +241,7 @@ static void hash_lengths_from(size_t from, size_t end, size_t step, struct sluic
     enum { NUM_ROWS = 5 };
     for (size_t len = from; len < end; len += step) {
         uint8_t *rows = aligned_alloc(8, (NUM_ROWS * len + 7) / 8 * 8);
-        uint8_t *input = malloc(len + 8);
+        uint8_t *input = malloc(len + 16);
         CU_ASSERT_FATAL(rows && input);
         for (size_t i = 0; i < NUM_ROWS * len; i++)
             rows[i] = (uint8_t)sluice_rng_u32(rng);
@@ -249,13 +249,23 @@ static void hash_lengths_from(size_t from, size_t end, size_t step, struct sluic
         struct sluice_gpu_hash hashes[NUM_ROWS];
         for (uint32_t i = 0; i < NUM_ROWS; i++)
             items[i] = (struct sluice_gpu_hash_item){NUM_ROWS - 1 - i, sluice_rng_u32(rng)};
-        const struct sluice_gpu_row_views views = random_views(len, NUM_ROWS, rng);
+        struct sluice_gpu_row_views views = random_views(len, NUM_ROWS, rng);
+        if (sluice_rng_below(rng, 2)) { /* hashed, too, whatever the views are */
+            views.height = 1 + sluice_rng_u32(rng) % 70000;
+            views.width = sluice_rng_u32(rng);
+        }
         sluice_gpu_hash_host(rows, &views, items, NUM_ROWS, hashes);
         for (uint32_t i = 0; i < NUM_ROWS; i++) {
             const uint64_t label = items[i].label; /* little endian */
             gpu_test_copy_row(&views, rows, items[i].row, input, false);
-            memcpy(input + len, &label, 8);
-            const struct sluice_hash128 want = sluice_hash128(input, len + 8);
+            size_t end = len;
+            if (views.height > 0) {
+                memcpy(input + end, &views.height, 4);
+                memcpy(input + end + 4, &views.width, 4);
+                end += 8;
+            }
+            memcpy(input + end, &label, 8);
+            const struct sluice_hash128 want = sluice_hash128(input, end + 8);
             CU_ASSERT_FATAL(hashes[i].high == want.high && hashes[i].low == want.low);
         }
         free(rows);

@@ -166,6 +166,52 @@ TEST(a_file_of_one_long_segment_is_the_cpus)
     sluice_gpu_place_destroy(place);
 }
 
+/* Aspect buckets: a batch has the size that it is given, and its hashes may be over that, too. */
+TEST(batches_of_any_size_are_the_cpus)
+{
+    static const struct sluice_gpu_view_size sizes[] = {{40, 24}, {24, 40}, {31, 30}, {9, 9}};
+    struct sluice_gpu_place_options any = place_test_options(40, 40);
+    any.has_any_size = true;
+    any.most_row_bytes = 40 * 24 * 3;
+    struct sluice_gpu_place *place = place_test_open(&any);
+    struct sluice_gpu_lane *lane = sluice_gpu_place_lane(place, 0);
+    struct sluice_buf *file = plain_file(100, 80, 4);
+    CU_ASSERT(sluice_gpu_place_has_any_size(place));
+    for (unsigned i = 0; i < 2 * SLUICE_ARRAY_LEN(sizes); i++) {
+        const struct sluice_gpu_view_size *size = &sizes[i / 2];
+        const struct sluice_gpu_place_options options =
+            place_test_options(size->width, size->height);
+        struct place_test_batch *batch = place_test_batch_create(place, &options);
+        struct sluice_gpu_block *block = sluice_gpu_place_take(place);
+        place_test_use_file(batch, file, 100, 80);
+        sluice_gpu_lane_begin(lane, block, NULL);
+        sluice_gpu_lane_set_size(lane, size, i % 2);
+        if (i % 2) {
+            batch->views.height = size->height;
+            batch->views.width = size->width;
+        }
+        for (uint32_t row = 0; row < PLACE_TEST_ROWS; row++)
+            place_test_add(batch, lane, row, row % 7 == 6);
+        place_test_finish(batch, lane);
+        CU_ASSERT(batch->work.decoded > 0);
+        place_test_check(batch, block);
+        sluice_gpu_block_give(block);
+        place_test_batch_destroy(batch);
+    }
+    /* Within the sides, and too large. */
+    const struct sluice_gpu_place_options large = place_test_options(40, 25);
+    const struct sluice_gpu_request request = place_test_whole(&large, 100, 80, 0);
+    const struct sluice_gpu_file as_file = {.bytes = file->data, .len = file->len};
+    struct sluice_jpeg_stretch stretch = {0};
+    struct sluice_gpu_prepared prepared = {0};
+    CU_ASSERT_EQUAL(
+        sluice_gpu_prepare(place, NULL, &as_file, &request, &stretch, NULL, &prepared, NULL),
+        SLUICE_E_INVALID);
+    sluice_jpeg_stretch_clear(&stretch);
+    sluice_buf_unref(file);
+    sluice_gpu_place_destroy(place);
+}
+
 TEST(a_wrong_call_is_refused_and_the_lane_goes_on)
 {
     const struct sluice_gpu_place_options options = place_test_options(32, 32);
