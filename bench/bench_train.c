@@ -1,6 +1,7 @@
 #include "bench/bench.h"
 
 #include "base/clock.h"
+#include "bench/bench_train_parts.h"
 #include "cli/cli.h"
 #include "train/model_names.h"
 #include "train/train.h"
@@ -15,6 +16,7 @@
 struct bench {
     const char *device, *model, *precision;
     uint64_t batch_size, image_size, num_classes, steps, rounds;
+    bool is_parts;
 };
 
 static void run(const struct bench *b, bool is_json)
@@ -84,6 +86,9 @@ static void run(const struct bench *b, bool is_json)
     bench_row_number(&report, "most", 0, bench_quantile(rates, (size_t)b->rounds, 1));
     bench_row_number(&report, "batch", 0, (double)b->batch_size);
     bench_row_number(&report, "image_size", 0, (double)b->image_size);
+    struct sluice_train_memory memory_bytes;
+    sluice_trainer_memory(trainer, &memory_bytes);
+    bench_row_number(&report, "memory_mib", 0, (double)memory_bytes.total / (1 << 20));
     bench_row_end(&report);
     sluice_trainer_host_free(trainer, memory);
     free(labels);
@@ -142,6 +147,9 @@ int main(int argc, char **argv)
          .choices = precisions,
          .help = "How --device cuda multiplies.",
          .default_text = "bf16 on a GPU that has it, else fp32"},
+        {.name = "parts",
+         SLUICE_VALUE_FLAG(b.is_parts),
+         .help = "Time each kernel of device cuda by itself, at the models' shapes, instead."},
     };
     const struct sluice_cli cli = {
         .program = "bench_train",
@@ -153,6 +161,14 @@ int main(int argc, char **argv)
     if (result.should_exit)
         return result.exit_code;
     bench_print_machine();
-    run(&b, result.is_json);
+    if (!b.is_parts) {
+        run(&b, result.is_json);
+        return 0;
+    }
+#ifdef SLUICE_HAVE_CUDA
+    bench_train_parts(result.is_json);
+#else
+    bench_die("--parts: device cuda is not in this build: configure with -DSLUICE_CUDA=ON");
+#endif
     return 0;
 }

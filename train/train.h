@@ -110,8 +110,9 @@ enum sluice_precision sluice_trainer_precision(const struct sluice_trainer *trai
 
 /* Bytes of the device's memory that steps of a full batch need at most; 0: device none. */
 struct sluice_train_memory {
-    uint64_t parameters;  /* with momentum, gradients and copies in another precision */
-    uint64_t activations; /* tensors and their gradients */
+    /* With momentum, gradients, copies in another precision, and batches on their way. */
+    uint64_t parameters;
+    uint64_t activations; /* tensors, their gradients, and on cuda convolutions' workspaces */
     uint64_t workspace;   /* of libraries, as far as they say it */
     uint64_t total;       /* the sum of these */
 };
@@ -149,10 +150,6 @@ SLUICE_MUST_USE sluice_status sluice_trainer_progress(struct sluice_trainer *tra
 SLUICE_MUST_USE sluice_status sluice_trainer_collect(struct sluice_trainer *trainer,
                                                      struct sluice_train_totals *totals,
                                                      struct sluice_err *err);
-
-/* Whether the same run on the same machine gives the same weights again.  False from the first
- * batch for which cuDNN has no deterministic algorithm (a line in the log names the layer). */
-bool sluice_trainer_is_deterministic(const struct sluice_trainer *trainer);
 
 void sluice_trainer_set_lr(struct sluice_trainer *trainer, double lr);
 

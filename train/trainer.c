@@ -286,11 +286,6 @@ sluice_status sluice_trainer_collect(struct sluice_trainer *trainer,
     return status;
 }
 
-bool sluice_trainer_is_deterministic(const struct sluice_trainer *trainer)
-{
-    return !trainer->is_nondeterministic;
-}
-
 void sluice_trainer_set_lr(struct sluice_trainer *trainer, double lr)
 {
     trainer->lr = lr;

@@ -94,8 +94,6 @@ struct sluice_trainer {
     } mix;
     /* A step was taken by this object. */
     bool has_grad;
-    /* The device says so, at any time. */
-    bool is_nondeterministic;
 };
 
 extern const struct sluice_trainer_ops sluice_trainer_none_ops;

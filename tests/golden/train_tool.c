@@ -9,9 +9,9 @@
  *     golden_train_tool DEVICE PRECISION STEPS FOLDER MODEL IMAGE_SIZE NUM_CLASSES BATCH SEED LR
  *         MOMENTUM WEIGHT_DECAY DROPOUT
  *
- * PRECISION is float32 or tf32; from MODEL on as in train_reference.txt's case lines.  Prints the
- * mean loss of each step and writes the gradients of the first one, float32, into
- * FOLDER/PARAMETER. */
+ * PRECISION is fp32, tf32 or bf16; from MODEL on as in train_reference.txt's case lines.  Prints the
+ * mean loss of each step.  Writes the initial values of all parameters, float32, into
+ * FOLDER/initial/PARAMETER, and the gradients of the first step into FOLDER/PARAMETER. */
 
 static void require(sluice_status status, const struct sluice_err *err)
 {
@@ -21,18 +21,20 @@ static void require(sluice_status status, const struct sluice_err *err)
     exit(1);
 }
 
-static void write_grads(struct sluice_trainer *trainer, const char *folder)
+static void write_params(struct sluice_trainer *trainer, const char *folder, bool is_initial)
 {
     for (size_t i = 0; i < sluice_trainer_num_params(trainer); i++) {
         const char *name = sluice_trainer_param_name(trainer, i);
-        if (strstr(name, ".running_"))
+        if (!is_initial && strstr(name, ".running_"))
             continue;
         struct sluice_err err = {{0}};
         const size_t count = sluice_trainer_param_count(trainer, i);
         float *values = calloc(count, sizeof(*values));
-        require(sluice_trainer_get_grad(trainer, i, values, &err), &err);
+        require(is_initial ? sluice_trainer_get_param(trainer, i, values, &err)
+                           : sluice_trainer_get_grad(trainer, i, values, &err),
+                &err);
         char path[1024];
-        snprintf(path, sizeof(path), "%s/%s", folder, name);
+        snprintf(path, sizeof(path), "%s/%s%s", folder, is_initial ? "initial/" : "", name);
         sluice_test_write_file(path, values, count * sizeof(*values));
         free(values);
     }
@@ -44,10 +46,15 @@ int main(int argc, char **argv)
         fprintf(stderr, "13 arguments, not %d: see train_tool.c\n", argc - 1);
         return 2;
     }
+    enum sluice_precision precision;
+    if (!sluice_precision_parse(argv[2], &precision)) {
+        fprintf(stderr, "no precision %s\n", argv[2]);
+        return 2;
+    }
     train_test_fill_table();
     const struct sluice_train_options options = {
         .device = argv[1],
-        .precision = strcmp(argv[2], "tf32") == 0 ? SLUICE_PRECISION_TF32 : SLUICE_PRECISION_FP32,
+        .precision = precision,
         .model = argv[5],
         .height = (unsigned)atoi(argv[6]),
         .width = (unsigned)atoi(argv[6]),
@@ -66,6 +73,7 @@ int main(int argc, char **argv)
     uint32_t *labels = calloc(n, sizeof(*labels));
     train_test_fill_batch(n, size, options.num_classes, 0, pixels, labels);
     const struct sluice_train_batch batch = {.pixels = pixels, .labels = labels, .n = n};
+    write_params(trainer, argv[4], true);
     for (int step = 0; step < atoi(argv[3]); step++) {
         struct sluice_err err = {{0}};
         struct sluice_train_totals totals;
@@ -73,7 +81,7 @@ int main(int argc, char **argv)
         require(sluice_trainer_collect(trainer, &totals, &err), &err);
         printf("%.9e\n", totals.loss_sum / (double)totals.samples);
         if (step == 0)
-            write_grads(trainer, argv[4]);
+            write_params(trainer, argv[4], false);
     }
     free(pixels);
     free(labels);

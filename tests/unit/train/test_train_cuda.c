@@ -243,7 +243,6 @@ TEST(a_run_from_a_checkpoint_goes_on_as_if_never_stopped)
         size_t count;
         float *a = params_of(first, &count), *b = params_of(second, &count);
         CU_ASSERT(train_test_same_bits(a, b, count * sizeof(*a)));
-        CU_ASSERT(sluice_trainer_is_deterministic(second));
         free(a), free(b);
         sluice_trainer_destroy(first);
         sluice_trainer_destroy(second);

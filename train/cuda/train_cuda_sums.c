@@ -1,4 +1,4 @@
-#include "train/train_cuda_state.h"
+#include "train/cuda/train_cuda_state.h"
 
 /* Loss and hits of the steps, read without stopping the device.
  *
@@ -17,6 +17,15 @@ sluice_status cuda_make_sums(struct cuda_trainer *cuda, struct sluice_err *err)
     sluice_status status =
         sluice_trainer_host_alloc(&cuda->base, NUM_SNAPSHOTS * sizeof(*cuda->pinned), &pinned, err);
     cuda->pinned = pinned;
+    if (!status)
+        status = cuda_alloc(cuda, cuda->base.options.batch_size * sizeof(*cuda->sample_sums),
+                            &cuda->sample_sums, err);
+    if (!status)
+        status = cuda_alloc(cuda, sizeof(*cuda->sums), &cuda->sums, err);
+    if (!status)
+        status = cuda_alloc(cuda, sizeof(*cuda->is_bad), &cuda->is_bad, err);
+    if (!status)
+        status = cuda_alloc(cuda, sizeof(*cuda->flag), &cuda->flag, err);
     for (int i = 0; !status && i < NUM_SNAPSHOTS; i++)
         status =
             cuda_check(cudaEventCreateWithFlags(&cuda->snapshots[i].copied,
