@@ -136,7 +136,8 @@ typedef void sluice_client_sizes_fn(void *ctx, uint64_t first_row,
 /* Asks the server for the sizes of all images of its list, with retries, and calls on_sizes for
  * parts of it, by rising rows.  The server reads the headers of files whose sizes its list does not
  * say, which may take minutes.  is_upright: with orientations.  SLUICE_E_INVALID: the server reads
- * no headers, or its list has changed since Hello. */
+ * no headers, or its list has changed since Hello; SLUICE_E_IO: also if it gets no further for two
+ * minutes. */
 SLUICE_MUST_USE sluice_status sluice_client_read_sizes(struct sluice_client *client,
                                                        const struct sluice_server_info *server,
                                                        bool is_upright,

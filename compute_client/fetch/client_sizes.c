@@ -16,6 +16,10 @@
 #define FIRST_WAIT_NS 5000000ull
 #define MOST_WAIT_NS 200000000ull
 
+/* A server that gets no further hangs: twice what a request to an object store may take, with its
+ * retries, for the head of a file and then all of it. */
+#define MOST_QUIET_NS 120000000000ull
+
 struct asking {
     const struct sluice_server_info *server;
     struct sluice_wire_sizes_request request;
@@ -76,7 +80,7 @@ sluice_status sluice_client_read_sizes(struct sluice_client *client,
                                        struct sluice_err *err)
 {
     struct asking asking = {.server = server, .request = {.is_upright = is_upright}};
-    uint64_t wait_ns = FIRST_WAIT_NS;
+    uint64_t wait_ns = FIRST_WAIT_NS, quiet_ns = 0;
     memcpy(asking.request.dataset_id, server->dataset_id, sizeof(asking.request.dataset_id));
     while (asking.request.first_row < server->num_samples) {
         const sluice_status status = sluice_client_call(client, try_sizes, &asking, err);
@@ -85,13 +89,21 @@ sluice_status sluice_client_read_sizes(struct sluice_client *client,
         on_sizes(ctx, asking.request.first_row, asking.sizes, asking.num);
         free(asking.sizes);
         asking.request.first_row += asking.num;
-        if (asking.num > 0)
+        if (asking.num > 0) {
             wait_ns = FIRST_WAIT_NS;
-        else if (!sluice_client_wait(client, wait_ns))
+            quiet_ns = 0;
+            continue;
+        }
+        if (quiet_ns >= MOST_QUIET_NS)
+            return sluice_fail(
+                err, SLUICE_E_IO, "%s has not read the size of image %llu of %llu for %.0f s",
+                sluice_client_target(client), (unsigned long long)asking.request.first_row,
+                (unsigned long long)server->num_samples, (double)quiet_ns * 1e-9);
+        if (!sluice_client_wait(client, wait_ns))
             return sluice_fail(err, SLUICE_E_CLOSED, "stopped while %s read the sizes of images",
                                sluice_client_target(client));
-        else
-            wait_ns = wait_ns < MOST_WAIT_NS / 2 ? wait_ns * 2 : MOST_WAIT_NS;
+        quiet_ns += wait_ns;
+        wait_ns = wait_ns < MOST_WAIT_NS / 2 ? wait_ns * 2 : MOST_WAIT_NS;
     }
     return SLUICE_OK;
 }

@@ -381,6 +381,7 @@ class Tokens(Base):
                     "Probe": lambda **k: list(stub.Probe(offload.ProbeRequest(bytes=1000), **k)),
                     "List": lambda **k: list(
                         stub.ListSamples(offload.ListSamplesRequest(), **k)),
+                    "Sizes": lambda **k: stub.ListSizes(offload.ListSizesRequest(), **k),
                     "Fetch": lambda **k: list(stub.Fetch(iter([opening]), **k)),
                     "nooff": lambda **k: old.get_data_nooff(request, **k),
                     "alloff": lambda **k: old.get_data_alloff(request, **k),

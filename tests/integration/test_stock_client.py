@@ -2,6 +2,7 @@
 import io
 import queue
 import random
+import struct
 import subprocess
 import unittest
 
@@ -147,7 +148,7 @@ class StockClient(unittest.TestCase):
         self.fails(grpc.StatusCode.INVALID_ARGUMENT, lambda: self.hello(pipeline="decode,paint"))
 
     def test_bytes_that_are_no_message_are_an_invalid_argument(self):
-        for method in ("Hello", "ListSamples", "Stats", "Probe"):
+        for method in ("Hello", "ListSamples", "ListSizes", "Stats", "Probe"):
             call = self.channel.unary_stream(f"/sluice.v1.Offload/{method}")
             garbage = b"\x0a\xff\xff" if method != "Stats" else None
             if garbage:
@@ -158,6 +159,21 @@ class StockClient(unittest.TestCase):
         for path in ("/sluice.v1.Offload/Nothing", "/nobody.Knows/This"):
             call = self.channel.unary_unary(path)
             self.fails(grpc.StatusCode.UNIMPLEMENTED, lambda: call(b"", timeout=T))
+
+    # --- ListSizes ---
+
+    def test_sizes_are_those_in_the_files(self):
+        request = offload.ListSizesRequest(dataset_id=self.hello().dataset_id)
+        rows = [row for message in self.stub.ListSamples(offload.ListSamplesRequest(), timeout=T) for row in message.samples]
+        sizes = []
+        while len(sizes) < len(rows):
+            request.first_row = len(sizes)
+            got = self.stub.ListSizes(request, timeout=T).sizes
+            sizes += struct.iter_unpack("<HHB", got)
+        for row, size in zip(rows, sizes, strict=True):
+            self.assertEqual(size, (*harness.pixels(self.root / row.path)[1:], 1))
+        request.dataset_id = "0123456789abcdef" * 2
+        self.fails(grpc.StatusCode.FAILED_PRECONDITION, lambda: self.stub.ListSizes(request, timeout=T))
 
     # --- ListSamples ---
 

@@ -476,7 +476,8 @@ static void sizes_message(void *ctx, struct sluice_rpc_call *call, struct sluice
     REQUIRE_TRUE(request.first_row < num_samples && strcmp(request.dataset_id, s->dataset_id) == 0);
     size_t num = 0;
     s->sizes_asked++;
-    for (uint64_t row = request.first_row; s->sizes_asked % 2 == 0 && num < 2 && row < num_samples;)
+    const uint64_t end = s->options.sizes_hang_at ? s->options.sizes_hang_at : num_samples;
+    for (uint64_t row = request.first_row; s->sizes_asked % 2 == 0 && num < 2 && row < end;)
         sizes[num++] = (struct sluice_wire_image_size){
             (uint16_t)(100 + row++), (uint16_t)s->options.sizes_height, request.is_upright ? 6 : 1};
     for (unsigned i = 0;

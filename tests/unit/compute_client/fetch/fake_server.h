@@ -78,7 +78,8 @@ struct fake_server_options {
     bool ignores_credit;
     bool lists_sizes; /* row i of its list is an image of 100 + i x sizes_height pixels */
     uint32_t sizes_height;
-    unsigned sizes_extra; /* rows beyond the last, in the last reply */
+    unsigned sizes_hang_at; /* it never knows that row; 0: none */
+    unsigned sizes_extra;   /* rows beyond the last, in the last reply */
 };
 
 struct fake_server_stats {

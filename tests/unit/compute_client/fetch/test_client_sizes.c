@@ -6,6 +6,15 @@
 static struct fake_dataset dataset;
 static struct sluice_pipeline *pipeline;
 
+/* Nobody waits here. */
+bool __wrap_sluice_client_wait(struct sluice_client *client, uint64_t ns);
+bool __wrap_sluice_client_wait(struct sluice_client *client, uint64_t ns)
+{
+    (void)client;
+    (void)ns;
+    return true;
+}
+
 static void take(void *ctx, uint64_t first_row, const struct sluice_wire_image_size *sizes,
                  size_t num)
 {
@@ -49,6 +58,17 @@ TEST(a_server_of_an_earlier_version_is_an_error_that_names_the_index)
     CHECK_FAILS(SLUICE_E_INVALID, "run offload_dataset index",
                 ask((struct fake_server_options){0}, &num_rows, sluice_test_err()));
     CU_ASSERT_EQUAL(num_rows, 0);
+}
+
+TEST(a_server_that_gets_no_further_is_an_error)
+{
+    uint64_t num_rows;
+    CHECK_FAILS(SLUICE_E_IO, "has not read the size of image 4 of 9 for 120 s",
+                ask((struct fake_server_options){.lists_sizes = true,
+                                                 .sizes_height = 5,
+                                                 .sizes_hang_at = 4},
+                    &num_rows, sluice_test_err()));
+    CU_ASSERT_EQUAL(num_rows, 4);
 }
 
 TEST(more_sizes_than_samples_are_refused)
