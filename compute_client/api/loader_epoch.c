@@ -148,8 +148,8 @@ static sluice_status take_order(struct sluice_loader *loader,
     const uint64_t cursor = loader->start.cursor;
     if (loader->part->num_buckets > 0)
         return sluice_fail(err, SLUICE_E_INVALID,
-                           "an order of the caller's has no buckets, and the pipeline's fit_bucket "
-                           "has: leave the order out");
+                           "an order of the caller's has no buckets, and the pipeline has, by "
+                           "fit_bucket or multi_scale: leave the order out");
     if (cursor > start->num_order || start->num_order > UINT32_MAX)
         return sluice_fail(err, SLUICE_E_INVALID, "the state stands at %llu of an order of %zu",
                            (unsigned long long)cursor, start->num_order);

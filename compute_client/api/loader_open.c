@@ -64,7 +64,9 @@ static sluice_status make_val_pipeline(const char *given, const struct sluice_pi
     char *text = NULL, ops[SLUICE_MAX_BUCKETS * 24];
     snprintf(ops, sizeof(ops), "resize=%u,center_crop=%ux%u",
              resized < SLUICE_MAX_OP_SIZE ? resized : SLUICE_MAX_OP_SIZE, size.height, size.width);
-    if (sluice_pipeline_num_buckets(train) > 0)
+    if (sluice_pipeline_draws_bucket(train))
+        sluice_pipeline_print_base(train, ops, sizeof(ops));
+    else if (sluice_pipeline_num_buckets(train) > 0)
         write_buckets(train, ops, sizeof(ops));
     if (!given &&
         asprintf(&text, "%.*s,%s%s", (int)strcspn(spec, ","), spec, ops, tail ? tail : "") < 0)

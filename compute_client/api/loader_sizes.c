@@ -20,10 +20,11 @@ static const struct sluice_size no_size = {256, 256};
 static sluice_status check_settings(const struct sluice_loader *loader, const struct part *part,
                                     struct sluice_err *err)
 {
-    if (part == &loader->train && loader->options.is_profiling)
+    if (part == &loader->train && loader->options.is_profiling &&
+        sluice_pipeline_u8_bytes(part->pipeline) == 0)
         return sluice_fail(err, SLUICE_E_INVALID,
                            "--profiling: a pipeline that ends in sizes which follow from the image "
-                           "cannot be profiled; remote_auto plans without a profile");
+                           "or the batch cannot be profiled; remote_auto plans without a profile");
     return SLUICE_OK;
 }
 
@@ -32,7 +33,8 @@ static sluice_status check_settings(const struct sluice_loader *loader, const st
 /* Whether images end in sizes that follow from theirs. */
 static bool ends_in_sizes(const struct part *part)
 {
-    return part->num_ids > 0 && sluice_pipeline_u8_bytes(part->pipeline) == 0;
+    return part->num_ids > 0 && sluice_pipeline_u8_bytes(part->pipeline) == 0 &&
+           !sluice_pipeline_draws_bucket(part->pipeline);
 }
 
 static bool needs_sizes(const struct part *part)
@@ -139,9 +141,11 @@ static sluice_status check_boxes(const struct sluice_loader *loader, const struc
 static sluice_status find_buckets(struct sluice_loader *loader, struct part *part,
                                   struct sluice_err *err)
 {
-    part->bucket_of = malloc(part->num_ids + 1);
+    part->bucket_of = calloc(part->num_ids + 1, 1);
     if (!part->bucket_of)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu samples", part->num_ids);
+    if (sluice_pipeline_draws_bucket(part->pipeline)) /* all in one, until batches draw theirs */
+        return SLUICE_OK;
     for (size_t i = 0; i < part->num_ids; i++) {
         const struct sluice_size size = size_of(loader, part, part->ids[i]);
         part->bucket_of[i] =
@@ -212,8 +216,7 @@ sluice_status loader_find_sizes(struct sluice_loader *loader, struct sluice_err 
     sluice_status status = SLUICE_OK;
     for (size_t i = 0; status == SLUICE_OK && i < SLUICE_ARRAY_LEN(parts); i++) {
         parts[i]->num_buckets = sluice_pipeline_num_buckets(parts[i]->pipeline);
-        if (ends_in_sizes(parts[i]))
-            status = check_settings(loader, parts[i], err);
+        status = check_settings(loader, parts[i], err);
         if (status == SLUICE_OK)
             status = check_boxes(loader, parts[i], err);
     }
@@ -258,14 +261,20 @@ sluice_status loader_order_buckets(const struct sluice_loader *loader, enum slui
                                    struct sluice_err *err)
 {
     const struct part *of = loader_const_part(loader, part);
+    const bool is_drawn = sluice_pipeline_draws_bucket(of->pipeline);
     const struct sluice_bucket_options options = {
         .order = loader->order,
         .seed = loader->options.seed,
-        .is_shuffled = part == SLUICE_TRAIN && loader->options.is_shuffled,
-        .num_buckets = of->num_buckets,
+        .is_shuffled = !is_drawn && part == SLUICE_TRAIN && loader->options.is_shuffled,
+        .num_buckets = is_drawn ? 1 : of->num_buckets,
         .bucket_of = of->bucket_of,
     };
-    return sluice_bucket_order_make(&options, (uint32_t)epoch, items, count, cursor, order, err);
+    const sluice_status status =
+        sluice_bucket_order_make(&options, (uint32_t)epoch, items, count, cursor, order, err);
+    for (size_t i = 0; status == SLUICE_OK && is_drawn && i < order->num_batches; i++)
+        order->batches[i].bucket = (uint8_t)sluice_pipeline_draw_bucket(
+            of->pipeline, options.seed, (uint32_t)epoch, order->batches_before + i);
+    return status;
 }
 
 bool sluice_loader_draws_by_boxes(const struct sluice_loader *loader, enum sluice_part part)

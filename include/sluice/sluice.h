@@ -244,10 +244,11 @@ SLUICE_API unsigned sluice_loader_num_views(const struct sluice_loader *loader,
 SLUICE_API struct sluice_view sluice_loader_view(const struct sluice_loader *loader,
                                                  enum sluice_part part, unsigned view);
 
-/* Aspect buckets: the sizes that a part's images end in if its pipeline has op fit_bucket.  All
- * rows of a batch are of one bucket, whose size is the batch's; the rows of sluice_dataset_info and
- * sluice_row_format have height and width 0.  0: all rows of the part have one size.  The loader
- * must be open; the result is constant. */
+/* Buckets: the sizes that a part's images end in if its pipeline has op fit_bucket (the nearest to
+ * the image's proportions) or multi_scale (drawn for each batch).  All rows of a batch are of one
+ * bucket, whose size is the batch's; the rows of sluice_dataset_info and sluice_row_format have
+ * height and width 0.  0: all rows of the part have one size.  The loader must be open; the result
+ * is constant. */
 SLUICE_API unsigned sluice_loader_num_buckets(const struct sluice_loader *loader,
                                               enum sluice_part part);
 /* The size of a bucket, which is below their number, without pixels. */

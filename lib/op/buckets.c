@@ -6,19 +6,21 @@
 
 #include <assert.h>
 
+/* Sizes that are not fixed later depend on no draw but that of the batch's bucket. */
+static const struct sluice_draw_key no_draws = {0};
+
 /* The size at split `to` of an image that has `size` at split `from`. */
-static struct sluice_size walk(const struct sluice_pipeline *pipeline, unsigned from, unsigned to,
+static struct sluice_size walk(const struct sluice_pipeline *pipeline,
+                               const struct sluice_draw_key *key, unsigned from, unsigned to,
                                struct sluice_size size)
 {
-    const struct sluice_draw_key any = {
-        0}; /* sizes that are not fixed later do not depend on draws */
     for (unsigned i = from; i < to; i++) {
         union sluice_drawn drawn;
         if (pipeline->ops[i].type->kind == SLUICE_OP_VIEWS)
             size = pipeline->view_sizes[0];
         if (pipeline->ops[i].type->kind != SLUICE_OP_RESAMPLE)
             continue;
-        sluice_op_draw(&pipeline->ops[i], &any, size, &drawn);
+        sluice_op_draw(&pipeline->ops[i], key, size, &drawn);
         size = drawn.resample.out;
     }
     return size;
@@ -28,7 +30,7 @@ struct sluice_size sluice_pipeline_size_at(const struct sluice_pipeline *pipelin
                                            uint32_t width, uint32_t height)
 {
     assert(width > 0 && height > 0 && split <= pipeline->num_ops);
-    return walk(pipeline, 0, split, (struct sluice_size){width, height});
+    return walk(pipeline, &no_draws, 0, split, (struct sluice_size){width, height});
 }
 
 sluice_status sluice_pipeline_result_size(const struct sluice_pipeline *pipeline,
@@ -45,7 +47,7 @@ sluice_status sluice_pipeline_result_size(const struct sluice_pipeline *pipeline
         now.width = is_turned ? image.height : image.width;
         now.height = is_turned ? image.width : image.height;
     }
-    *size = walk(pipeline, sample->ops_done, pipeline->u8_split, now);
+    *size = walk(pipeline, &sample->key, sample->ops_done, pipeline->u8_split, now);
     return SLUICE_OK;
 }
 
@@ -81,7 +83,7 @@ struct sluice_size sluice_pipeline_bucket_size(const struct sluice_pipeline *pip
     assert(bucket < sluice_pipeline_num_buckets(pipeline));
     const struct sluice_buckets *buckets =
         buckets_at(pipeline, op, (struct sluice_size){1, 1}, &any);
-    return walk(pipeline, op + 1, pipeline->u8_split, buckets->sizes[bucket]);
+    return walk(pipeline, &no_draws, op + 1, pipeline->u8_split, buckets->sizes[bucket]);
 }
 
 size_t sluice_pipeline_most_u8_bytes(const struct sluice_pipeline *pipeline)
@@ -93,6 +95,32 @@ size_t sluice_pipeline_most_u8_bytes(const struct sluice_pipeline *pipeline)
         most = bytes > most ? bytes : most;
     }
     return most;
+}
+
+bool sluice_pipeline_draws_bucket(const struct sluice_pipeline *pipeline)
+{
+    const unsigned op = fitting_op(pipeline);
+    return op < pipeline->num_ops && pipeline->ops[op].type->draw_bucket;
+}
+
+/* The op number that buckets of batches are drawn under; compute_client/loader/order has those
+ * after it. */
+#define BUCKET_OP 0xFFFBu
+
+unsigned sluice_pipeline_draw_bucket(const struct sluice_pipeline *pipeline, uint64_t seed,
+                                     uint32_t epoch, uint64_t batch)
+{
+    assert(sluice_pipeline_draws_bucket(pipeline));
+    const struct sluice_op *op = &pipeline->ops[fitting_op(pipeline)];
+    struct sluice_rng rng = sluice_rng_init(seed, epoch, batch, BUCKET_OP);
+    return op->type->draw_bucket(op->params, sluice_op_runs_in(op, epoch), &rng);
+}
+
+void sluice_pipeline_print_base(const struct sluice_pipeline *pipeline, char *text, size_t room)
+{
+    assert(sluice_pipeline_draws_bucket(pipeline));
+    const struct sluice_op *op = &pipeline->ops[fitting_op(pipeline)];
+    op->type->print_base(op->params, text, room);
 }
 
 unsigned sluice_pipeline_bucket_of(const struct sluice_pipeline *pipeline, uint32_t width,

@@ -23,8 +23,8 @@ extern const struct sluice_op_type sluice_op_decode, sluice_op_exif_transpose,
     sluice_op_randaugment, sluice_op_trivial_augment_wide, sluice_op_rand_augment_timm,
     sluice_op_one_of, sluice_op_k_of, sluice_op_shuffled, sluice_op_when, sluice_op_sequence,
     sluice_op_fit_bucket, sluice_op_letterbox, sluice_op_pad_to_multiple, sluice_op_smart_resize,
-    sluice_op_zoom_out, sluice_op_iou_crop, sluice_op_random_resize, sluice_op_views,
-    sluice_op_to_tensor, sluice_op_normalize;
+    sluice_op_zoom_out, sluice_op_iou_crop, sluice_op_multi_scale, sluice_op_random_resize,
+    sluice_op_views, sluice_op_to_tensor, sluice_op_normalize;
 
 #define MAX_TYPES 64
 
@@ -43,6 +43,7 @@ static const struct sluice_op_type *types[MAX_TYPES] = {
     &sluice_op_pad_to_multiple,
     &sluice_op_smart_resize,
     &sluice_op_fit_bucket,
+    &sluice_op_multi_scale,
     &sluice_op_hflip,
     &sluice_op_vflip,
     &sluice_op_affine,
@@ -84,7 +85,7 @@ static const struct sluice_op_type *types[MAX_TYPES] = {
     &sluice_op_to_tensor,
     &sluice_op_normalize,
 };
-static size_t num_types = 54;
+static size_t num_types = 55;
 
 sluice_status sluice_op_register(const struct sluice_op_type *type, struct sluice_err *err)
 {
@@ -308,7 +309,9 @@ void sluice_op_draw(const struct sluice_op *op, const struct sluice_draw_key *ke
                     struct sluice_size in, union sluice_drawn *drawn)
 {
     struct sluice_rng rng = sluice_op_rng(op, key, 0);
-    if (op->type->kind == SLUICE_OP_RESAMPLE && !sluice_op_runs_in(op, key->schedule))
+    if (op->type->draw_of_batch)
+        op->type->draw_of_batch(op->params, in, key->bucket, &rng, &drawn->resample);
+    else if (op->type->kind == SLUICE_OP_RESAMPLE && !sluice_op_runs_in(op, key->schedule))
         drawn->resample = copy_box((struct sluice_box){0}, in);
     else if (op->type->draw_by_boxes)
         drawn->resample = copy_box(key->crop, in);
@@ -341,6 +344,34 @@ struct sluice_size sluice_size_with_sides(uint32_t shorter, uint32_t longer, str
     }
     return is_tall ? (struct sluice_size){to_shorter, to_longer}
                    : (struct sluice_size){to_longer, to_shorter};
+}
+
+/* round(side / other * size): a side of the fitted image.  Pillow fails where it is 0. */
+static uint32_t fit_side(uint32_t side, uint32_t other, uint32_t size)
+{
+    const int64_t fitted = sluice_round_half_even((double)side / other * size);
+    return fitted > 0 ? (uint32_t)fitted : 1;
+}
+
+/* ImageOps.contain(). */
+static struct sluice_size contain(struct sluice_size in, struct sluice_size size)
+{
+    const double ratio = (double)in.width / in.height;
+    const double size_ratio = (double)size.width / size.height;
+    if (ratio > size_ratio)
+        size.height = fit_side(in.height, in.width, size.width);
+    else if (ratio < size_ratio)
+        size.width = fit_side(in.width, in.height, size.height);
+    return size;
+}
+
+void sluice_resample_letterbox(struct sluice_resample *resample, struct sluice_size in)
+{
+    const struct sluice_size out = resample->out, to = contain(in, out);
+    resample->to = to;
+    resample->keep = (struct sluice_box){.width = to.width, .height = to.height};
+    resample->left = (uint32_t)sluice_round_half_even((out.width - to.width) * 0.5);
+    resample->top = (uint32_t)sluice_round_half_even((out.height - to.height) * 0.5);
 }
 
 bool sluice_resample_join(const struct sluice_resample *first, const struct sluice_resample *second,

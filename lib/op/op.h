@@ -336,9 +336,17 @@ struct sluice_op_type {
     unsigned (*num_chosen)(const void *params, unsigned num_children);
     const char *(*check_children)(const void *params, unsigned num_children);
     /* A resample whose result has one of several sizes: returns them and, for an image of size
-     * `in`, which of them it gets.  NULL: other ops. */
+     * `in`, which of them it gets, unless that is drawn for the batch.  NULL: other ops. */
     const struct sluice_buckets *(*bucket_of)(const void *params, struct sluice_size in,
                                               unsigned *bucket);
+    /* If all images of a batch get the same of these sizes: draws which one, from the numbers of
+     * the batch; `runs`: this is one of the op's epochs.  Such an op's draw is NULL: draw_of_batch()
+     * draws a sample's record, and print_base() writes the op that gives all images the base.
+     * NULL: other ops. */
+    unsigned (*draw_bucket)(const void *params, bool runs, struct sluice_rng *rng);
+    void (*draw_of_batch)(const void *params, struct sluice_size in, unsigned bucket,
+                          struct sluice_rng *rng, struct sluice_resample *resample);
+    void (*print_base)(const void *params, char *text, size_t room);
     /* A resample that copies a box which depends on the boxes of the sample's objects: draws it.
      * `boxes` are num_boxes x 4 floats, x1 y1 x2 y2 in pixels of the input.  The box lies within
      * the input.  Such an op's draw is NULL: its record comes from sluice_draw_key.crop. */
@@ -427,6 +435,10 @@ void sluice_op_draw(const struct sluice_op *op, const struct sluice_draw_key *ke
  * the longer side `longer`.  With both, `longer` limits the longer side.  The other side is
  * truncated as in torchvision's Resize, but to at least one pixel, where torchvision fails. */
 struct sluice_size sluice_size_with_sides(uint32_t shorter, uint32_t longer, struct sluice_size in);
+
+/* Sets where an image of size `in` goes that is resized to fit into resample->out, in its middle:
+ * `to`, `keep`, `left` and `top`, as ImageOps.pad(). */
+void sluice_resample_letterbox(struct sluice_resample *resample, struct sluice_size in);
 
 /* Joins two resamples into one.  True: `second`, a copy, keeps only pixels that `first` makes, and
  * `first` pads nothing; *both does the same as the two in order. */

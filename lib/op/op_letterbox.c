@@ -37,40 +37,19 @@ static const char *prepare(void *params)
     return NULL;
 }
 
-/* round(side / other * size): a side of the fitted image.  Pillow fails where it is 0. */
-static uint32_t fit_side(uint32_t side, uint32_t other, uint32_t size)
-{
-    const int64_t fitted = sluice_round_half_even((double)side / other * size);
-    return fitted > 0 ? (uint32_t)fitted : 1;
-}
-
-/* ImageOps.contain(). */
-static struct sluice_size contain(struct sluice_size in, struct sluice_size size)
-{
-    const double ratio = (double)in.width / in.height;
-    const double size_ratio = (double)size.width / size.height;
-    if (ratio > size_ratio)
-        size.height = fit_side(in.height, in.width, size.width);
-    else if (ratio < size_ratio)
-        size.width = fit_side(in.width, in.height, size.height);
-    return size;
-}
-
 static void draw(const void *params, struct sluice_size in, struct sluice_rng *rng,
                  union sluice_drawn *drawn)
 {
     const struct params *p = params;
-    const struct sluice_size out = sluice_crop_size(p->size), to = contain(in, out);
-    drawn->resample = (struct sluice_resample){
+    const struct sluice_size out = sluice_crop_size(p->size);
+    struct sluice_resample resample = {
         .from = {.width = in.width, .height = in.height},
-        .to = to,
-        .keep = {.width = to.width, .height = to.height},
         .out = out,
-        .left = (uint32_t)sluice_round_half_even((out.width - to.width) * 0.5),
-        .top = (uint32_t)sluice_round_half_even((out.height - to.height) * 0.5),
         .padding = {.color = {p->fill[0], p->fill[1], p->fill[2]}, .in = in},
         .filter = sluice_draw_filter(rng, p->filter),
     };
+    sluice_resample_letterbox(&resample, in);
+    drawn->resample = resample;
 }
 
 static struct sluice_known_size known_size(const void *params, struct sluice_known_size in)

@@ -123,8 +123,8 @@ SLUICE_MUST_USE sluice_status sluice_pipeline_result_size(const struct sluice_pi
                                                           struct sluice_size *size,
                                                           struct sluice_err *err);
 
-/* Aspect buckets: the sizes that images may end as if the pipeline has fit_bucket with several
- * sizes and no op after it gives all images one size; else 0.  At most SLUICE_MAX_BUCKETS (op.h).
+/* Buckets: the sizes that images may end as if the pipeline has fit_bucket with several sizes, or
+ * multi_scale, and no op after it gives all images one size; else 0.  At most SLUICE_MAX_BUCKETS (op.h).
  * sluice_pipeline_bucket_size() is at the u8 split; sluice_pipeline_bucket_of() takes decoded
  * sides, as sluice_pipeline_size_at() does. */
 unsigned sluice_pipeline_num_buckets(const struct sluice_pipeline *pipeline);
@@ -132,6 +132,16 @@ struct sluice_size sluice_pipeline_bucket_size(const struct sluice_pipeline *pip
                                                unsigned bucket);
 unsigned sluice_pipeline_bucket_of(const struct sluice_pipeline *pipeline, uint32_t width,
                                    uint32_t height);
+
+/* Whether the bucket is drawn for each batch instead, by multi_scale; and its draw for a batch of an
+ * epoch of the training.  Batches count from the epoch's beginning, and are those of all ranks
+ * together. */
+bool sluice_pipeline_draws_bucket(const struct sluice_pipeline *pipeline);
+unsigned sluice_pipeline_draw_bucket(const struct sluice_pipeline *pipeline, uint64_t seed,
+                                     uint32_t epoch, uint64_t batch);
+
+/* Writes the op that gives all images the base of these sizes, as evaluation does. */
+void sluice_pipeline_print_base(const struct sluice_pipeline *pipeline, char *text, size_t room);
 
 /* Whether images are turned upright by their EXIF orientation.  If so, only the file shows which
  * pixels a crop needs, and a dataset's list may have the sizes before the turn. */

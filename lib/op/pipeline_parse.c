@@ -448,11 +448,26 @@ static void find_stages(struct sluice_pipeline *pipeline)
     }
 }
 
-/* A size that is drawn may not remain: sizes are known without draws (buckets.c). */
+/* A size that is drawn for each sample may not remain: sizes are known without draws (buckets.c).
+ * That of a batch has to remain. */
 static sluice_status check_drawn_sizes(const struct sluice_pipeline *pipeline,
                                        struct sluice_err *err)
 {
-    for (unsigned i = 0; i < pipeline->u8_split && sluice_pipeline_u8_bytes(pipeline) == 0; i++) {
+    const bool is_fixed = sluice_pipeline_u8_bytes(pipeline) > 0;
+    const bool is_of_batch = sluice_pipeline_draws_bucket(pipeline);
+    unsigned last = 0; /* the last op that draws for the batch */
+    for (unsigned i = 0; i < pipeline->u8_split; i++) {
+        const struct sluice_op *op = &pipeline->ops[i];
+        if (!op->type->draw_of_batch)
+            continue;
+        if (last > 0 || is_fixed || !is_of_batch)
+            return sluice_fail(err, SLUICE_E_INVALID,
+                               "pipeline: op %u (%s): its size is drawn for each batch, so no "
+                               "other op may give images one size",
+                               op->index + 1, op->type->name);
+        last = i;
+    }
+    for (unsigned i = last; i < pipeline->u8_split && !is_fixed; i++) {
         const struct sluice_op *op = &pipeline->ops[i];
         if (op->type->has_drawn_size)
             return sluice_fail(err, SLUICE_E_INVALID,

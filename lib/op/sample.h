@@ -50,6 +50,9 @@ struct sluice_draw_key {
     uint32_t schedule;
     /* The box that iou_crop keeps of its input (sluice_pipeline_draw_crop()); 0 x 0: all of it. */
     struct sluice_box crop;
+    /* The size of the sample's batch, a number of multi_scale's (sluice_pipeline_draw_bucket()); of
+     * a number that it has not it is the base. */
+    uint32_t bucket;
 };
 
 /* The most ops of a pipeline.  (SLUICE_MAX_OPS in sluice.h is the size of arrays in structs that

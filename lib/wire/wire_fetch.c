@@ -55,6 +55,7 @@ sluice_status sluice_wire_put_fetch_request(const struct sluice_wire_fetch_reque
             rows[i].crop_top = sample->key.crop.top;
             rows[i].crop_width = sample->key.crop.width;
             rows[i].crop_height = sample->key.crop.height;
+            rows[i].bucket = sample->key.bucket;
             rows[i].split = sample->split;
             rows[i].form = sluice_wire_form_to_wire(sample->form);
             rows[i].jpeg_crop_restart = sample->jpeg_crop_restart;
@@ -136,7 +137,8 @@ static sluice_status get_request(const Sluice__V1__FetchRequest *wire,
                     .crop = {.left = sample->crop_left,
                              .top = sample->crop_top,
                              .width = sample->crop_width,
-                             .height = sample->crop_height}},
+                             .height = sample->crop_height},
+                    .bucket = sample->bucket},
             .split = is_known ? sample->split : 0,
             .form = form,
             .jpeg_crop_restart = sample->jpeg_crop_restart,

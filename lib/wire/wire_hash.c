@@ -149,13 +149,14 @@ static uint64_t sample_hash(uint64_t request_id, const struct sluice_draw_key *k
         key->schedule,
         (uint64_t)crop->top << 32 | crop->left,
         (uint64_t)crop->height << 32 | crop->width,
+        key->bucket,
     };
     uint8_t bytes[sizeof(numbers)];
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(numbers); i++)
         put_u64(bytes + 8 * i, numbers[i]);
     /* Without the last ones as it was before there were any. */
     const bool has_crop = numbers[7] || numbers[8];
-    const size_t len = has_crop ? 9 : key->schedule ? 7 : listed_id ? 6 : 5;
+    const size_t len = key->bucket ? 10 : has_crop ? 9 : key->schedule ? 7 : listed_id ? 6 : 5;
     return sluice_hash64(bytes, 8 * len);
 }
 

@@ -85,6 +85,8 @@ static const char *const specs[] = {
     "decode,zoom_out=1-3:p=0.7,iou_crop=0.3-1:p=0.8,hflip,resize=24x30",
     "decode,resize=30x40,iou_crop,random_resized_crop=20,to_tensor",
     "decode,iou_crop,zoom_out=1-2:epochs=epoch<3,views([resize=20x20],2x[random_resized_crop=9])",
+    "decode,hflip,multi_scale=16-40/4:base=32:epochs=epoch<9,to_tensor,normalize=imagenet",
+    "decode,zoom_out,multi_scale=16-40/4:base=24:fit=letterbox:fill=9/8/7,hflip,pad_to_multiple=7",
     "decode,random_resize=9-60:max=70:filter=random,hflip,random_crop=24",
     "decode,random_crop=20,zoom_out=1.5-1.5:p=1,random_resized_crop=24",
     "decode,exif_transpose,letterbox=33:filter=bicubic,center_crop=30x40,pad_to_multiple=7",
@@ -240,7 +242,8 @@ static void run(const struct sluice_pipeline *pipeline, struct sluice_scratch *s
         die(sluice_pipeline_spec(pipeline), &err);
 }
 
-/* The crop is iou_crop's: a part of the image, or of what a resize to 30 x 40 made of it. */
+/* The crop is iou_crop's: a part of the image, or of what a resize to 30 x 40 made of it.  The
+ * bucket is multi_scale's; it has no fifth. */
 static struct sluice_sample start(struct sluice_buf *file, uint64_t id)
 {
     struct sluice_image_info info = {0};
@@ -249,9 +252,12 @@ static struct sluice_sample start(struct sluice_buf *file, uint64_t id)
                                     .top = info.height / 7,
                                     .width = (info.width + 1) / 2,
                                     .height = (info.height + 1) * 2 / 3};
-    return (struct sluice_sample){
-        .key = {.seed = sluice_test_seed(), .epoch = 3, .sample_id = id, .crop = crop},
-        .data = sluice_buf_ref(file)};
+    return (struct sluice_sample){.key = {.seed = sluice_test_seed(),
+                                          .epoch = 3,
+                                          .sample_id = id,
+                                          .crop = crop,
+                                          .bucket = (uint32_t)id % 5},
+                                  .data = sluice_buf_ref(file)};
 }
 
 /* The same words, the bytes in other memory. */

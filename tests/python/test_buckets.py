@@ -84,7 +84,7 @@ class BucketsTest(support.SetTest):
 
     def test_what_needs_one_size_is_refused(self):
         with self.load(sampler=range(9)) as loader:
-            with self.assertRaisesRegex(sluice.InvalidError, "has no buckets, and the pipeline's fit_bucket has"):
+            with self.assertRaisesRegex(sluice.InvalidError, "has no buckets, and the pipeline has, by fit_bucket"):
                 next(iter(loader))
         with self.assertRaisesRegex(sluice.InvalidError, "python_tail: it is for images of one size"):
             self.load(python_tail=support.row_hash)

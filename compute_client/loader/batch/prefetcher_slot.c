@@ -31,7 +31,10 @@ size_t prefetcher_expected_bytes(const struct sluice_prefetcher *prefetcher)
         sluice_pipeline_u8_bytes(epoch->pipeline) > 0)
         return sluice_choice_bytes(epoch->pipeline, choice,
                                    (size_t)sluice_manifest_at(epoch->manifest, sample_id).bytes);
-    const struct sluice_size size = end_size(epoch, sample_id);
+    const struct sluice_size size =
+        epoch->batches ? sluice_pipeline_bucket_size(epoch->pipeline,
+                                                     epoch->batches[prefetcher->next_batch].bucket)
+                       : end_size(epoch, sample_id);
     const bool is_f32 = sluice_pipeline_kind(epoch->pipeline, choice.split) == SLUICE_KIND_F32;
     return (size_t)size.width * size.height * 3 * (is_f32 ? sizeof(float) : 1);
 }
@@ -68,6 +71,7 @@ void prefetcher_begin_slot(struct sluice_prefetcher *prefetcher, struct slot *sl
         slot->batch.num_padded = padded < slot->batch.n ? (unsigned)padded : slot->batch.n;
     }
     slot->layout = sluice_row_layout_of(epoch->pipeline, bucket);
+    slot->drawn_bucket = sluice_pipeline_draws_bucket(epoch->pipeline) ? bucket : 0;
     slot->batch.has_images = sluice_row_has_own_size(epoch->pipeline);
     if (slot->batch.has_images)
         place_images(prefetcher, &slot->batch);

@@ -48,6 +48,7 @@ struct row {
 
 struct slot {
     struct sluice_row_layout layout; /* of the batch */
+    unsigned drawn_bucket;           /* the batch's, if it is drawn for the batch; else 0 */
     struct sluice_rows batch;        /* has pixels from the job of its first row until next() */
     struct row *rows;
     unsigned num_missing;   /* under the lock */

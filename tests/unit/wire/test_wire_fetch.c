@@ -37,7 +37,8 @@ static struct sluice_wire_fetch_request random_request(void)
                     .schedule = random_bool() ? random_u32() : 0,
                     .crop = random_bool() ? (struct sluice_box){random_u32(), random_u32(),
                                                                 random_u32(), random_u32()}
-                                          : (struct sluice_box){0}},
+                                          : (struct sluice_box){0},
+                    .bucket = random_bool() ? random_u32() : 0},
             .split = random_u32(),
             .form = random_u32() % SLUICE_NUM_FORMS,
             .jpeg_crop_restart = random_bool() ? random_u32() : 0,
@@ -77,6 +78,7 @@ TEST(requests_come_back_as_they_were_put)
             CU_ASSERT_EQUAL(got.samples[k].key.epoch, request.samples[k].key.epoch);
             CU_ASSERT_EQUAL(got.samples[k].key.sample_id, request.samples[k].key.sample_id);
             CU_ASSERT_EQUAL(got.samples[k].key.schedule, request.samples[k].key.schedule);
+            CU_ASSERT_EQUAL(got.samples[k].key.bucket, request.samples[k].key.bucket);
             CU_ASSERT(memcmp(&got.samples[k].key.crop, &request.samples[k].key.crop,
                              sizeof(struct sluice_box)) == 0);
             CU_ASSERT_EQUAL(got.samples[k].split, request.samples[k].split);

@@ -11,7 +11,7 @@
 static const struct sluice_draw_key asked[NUM_SAMPLES] = {
     {.seed = 7, .epoch = 2, .sample_id = 40},
     {.seed = 7, .epoch = 2, .sample_id = 41, .crop = {3, 0, 9, 7}},
-    {.seed = 7, .epoch = 2, .sample_id = 300, .schedule = 1},
+    {.seed = 7, .epoch = 2, .sample_id = 300, .schedule = 1, .bucket = 2},
 };
 /* As on the wire: one of them has none. */
 static const uint64_t listed[NUM_SAMPLES] = {5, 0, 77};
@@ -295,10 +295,10 @@ static void answer_flipped_request(const struct sluice_message *message, void *c
         const uint64_t index = arrived.request_id - 100;
         if (index < NUM_SAMPLES) {
             const struct sluice_draw_key *a = &asked[index], *b = &got.samples[i].key;
-            const bool is_same = a->sample_id == b->sample_id && a->seed == b->seed &&
-                                 a->epoch == b->epoch && a->schedule == b->schedule &&
-                                 memcmp(&a->crop, &b->crop, sizeof(a->crop)) == 0 &&
-                                 listed[index] == got.samples[i].listed_id;
+            const bool is_same =
+                a->sample_id == b->sample_id && a->seed == b->seed && a->epoch == b->epoch &&
+                a->schedule == b->schedule && memcmp(&a->crop, &b->crop, sizeof(a->crop)) == 0 &&
+                a->bucket == b->bucket && listed[index] == got.samples[i].listed_id;
             CU_ASSERT_EQUAL(sluice_wire_sample_reply_is_whole(&arrived, a, listed[index]), is_same);
             *refused += !is_same;
         }
