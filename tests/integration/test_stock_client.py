@@ -170,8 +170,10 @@ class StockClient(unittest.TestCase):
             request.first_row = len(sizes)
             got = self.stub.ListSizes(request, timeout=T).sizes
             sizes += struct.iter_unpack("<HHB", got)
+        from PIL import Image
         for row, size in zip(rows, sizes, strict=True):
-            self.assertEqual(size, (*harness.pixels(self.root / row.path)[1:], 1))
+            with Image.open(self.root / row.path) as image:  # some are cut behind their headers
+                self.assertEqual(size, (*image.size, 1))
         request.dataset_id = "0123456789abcdef" * 2
         self.fails(grpc.StatusCode.FAILED_PRECONDITION, lambda: self.stub.ListSizes(request, timeout=T))
 
