@@ -165,6 +165,12 @@ class TorchWeights(SynthTest):
                 subprocess.run([sys.executable, *line[1:3], path, made], check=True)
                 self.assertTrue(torch.equal(load(made)["fc.weight"], state["fc.weight"]))
 
+    def test_a_device_without_a_model_has_no_use_for_weights(self):
+        path = self.path / "of_none.safetensors"
+        save({}, path, "F32")
+        done = run("offload_train", self.root, "--dataset-mode", "local", "--device", "none", "--init", path, code=1)
+        self.assertIn("--init: device none has no model", done.stderr)
+
     def test_with_resume_the_checkpoint_counts(self):
         path, other = self.path / "first.safetensors", self.path / "other.safetensors"
         self.train("--checkpoint", path)
