@@ -5,9 +5,11 @@
 #include "base/hash.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,6 +19,7 @@ _Static_assert(sizeof(float) == 4, "float32");
 #define LENGTH_BYTES sizeof(uint64_t)
 #define ALIGNMENT 8 /* of the data in the file, as the format's own library writes it */
 #define HASH_DIGITS 32
+static const char zeros[HASH_DIGITS + 1] = "00000000000000000000000000000000";
 
 static const struct {
     const char *name;
@@ -45,7 +48,6 @@ static const uint8_t *find_digits(const uint8_t *bytes, size_t header_len)
 static sluice_status hash_file(const uint8_t *bytes, size_t len, const uint8_t *digits,
                                char hash[HASH_DIGITS + 1], struct sluice_err *err)
 {
-    static const char zeros[] = "00000000000000000000000000000000";
     struct sluice_hasher *hasher = sluice_hasher_create();
     if (!hasher)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a hash");
@@ -349,65 +351,51 @@ static size_t count_of(const struct sluice_tensor *tensor)
     return count;
 }
 
-static json_t *make_metadata(const struct sluice_safetensors_plan *plan, struct sluice_err *err)
+/* As a text of JSON; false: it is not UTF-8. */
+static bool put_text(FILE *out, const char *text)
 {
-    json_t *metadata = json_object();
-    for (size_t i = 0; i < plan->num_texts; i++) {
-        if (json_object_set_new(metadata, plan->texts[i].key, json_string(plan->texts[i].value))) {
-            (void)!sluice_fail(err, SLUICE_E_INVALID, "the text \"%s\" is not UTF-8",
-                               plan->texts[i].key);
-            json_decref(metadata);
-            return NULL;
-        }
-    }
-    if (json_object_set_new(metadata, SLUICE_SAFETENSORS_HASH,
-                            json_string("00000000000000000000000000000000"))) {
-        json_decref(metadata);
-        return NULL;
-    }
-    return metadata;
+    json_t *json = json_string(text);
+    const bool is_put = json && json_dumpf(json, out, JSON_ENCODE_ANY) == 0;
+    json_decref(json);
+    return is_put;
 }
 
-/* NULL: an error without a text is one of memory. */
-static char *make_header(const struct sluice_safetensors_plan *plan, size_t *data_len,
-                         struct sluice_err *err)
+static sluice_status make_header(const struct sluice_safetensors_plan *plan, char **text,
+                                 size_t *data_len, struct sluice_err *err)
 {
-    json_t *metadata = make_metadata(plan, err);
-    json_t *header = metadata ? json_pack("{s:o}", "__metadata__", metadata) : NULL;
-    char *text = NULL;
-    size_t at = 0;
-    for (size_t i = 0; header && i < plan->num_tensors; i++) {
+    size_t text_len, at = 0;
+    const char *bad = NULL; /* a text that is not UTF-8 */
+    FILE *out = open_memstream(text, &text_len);
+    if (!out)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a header");
+    fputs("{\"__metadata__\":{", out);
+    for (size_t i = 0; i < plan->num_texts; i++) {
+        fprintf(out, "\"%s\":", plan->texts[i].key);
+        if (!put_text(out, plan->texts[i].value))
+            bad = plan->texts[i].key;
+        fputc(',', out);
+    }
+    fprintf(out, "\"%s\":\"%s\"}", SLUICE_SAFETENSORS_HASH, zeros);
+    for (size_t i = 0; i < plan->num_tensors; i++) {
         const struct sluice_tensor *tensor = &plan->tensors[i];
         const size_t end = at + count_of(tensor) * types[tensor->type].bytes;
         assert(at % types[tensor->type].bytes == 0);
-        json_t *entry = json_pack("{s:s, s:[], s:[I, I]}", "dtype", types[tensor->type].name,
-                                  "shape", "data_offsets", (json_int_t)at, (json_int_t)end);
-        json_t *shape = json_object_get(entry, "shape");
-        bool is_made = shape;
+        fputc(',', out);
+        if (!put_text(out, tensor->name))
+            bad = tensor->name;
+        fprintf(out, ":{\"dtype\":\"%s\",\"shape\":[", types[tensor->type].name);
         for (unsigned k = 0; k < tensor->num_dims; k++)
-            is_made = is_made &&
-                      json_array_append_new(shape, json_integer((json_int_t)tensor->dims[k])) == 0;
+            fprintf(out, "%s%" PRIu64, k ? "," : "", tensor->dims[k]);
+        fprintf(out, "],\"data_offsets\":[%zu,%zu]}", at, end);
         at = end;
-        if (json_object_set_new(header, tensor->name, entry) != 0 || !is_made)
-            goto done;
     }
-    if (header)
-        text = json_dumps(header, JSON_COMPACT);
+    fputc('}', out);
+    const bool is_whole = !ferror(out);
     *data_len = at;
-done:
-    json_decref(header);
-    return text;
-}
-
-static sluice_status fill_tensors(const struct sluice_safetensors_plan *plan, uint8_t *data,
-                                  struct sluice_err *err)
-{
-    for (size_t i = 0; i < plan->num_tensors; i++) {
-        const sluice_status status = plan->fill(plan->ctx, i, data, err);
-        if (status)
-            return status;
-        data += count_of(&plan->tensors[i]) * types[plan->tensors[i].type].bytes;
-    }
+    if (fclose(out) != 0 || !is_whole)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a header");
+    if (bad)
+        return sluice_fail(err, SLUICE_E_INVALID, "the text \"%s\" is not UTF-8", bad);
     return SLUICE_OK;
 }
 
@@ -415,33 +403,32 @@ sluice_status sluice_safetensors_make(const struct sluice_safetensors_plan *plan
                                       size_t *len, char hash[33], struct sluice_err *err)
 {
     size_t data_len = 0;
-    struct sluice_err why = {{0}};
-    char *text = make_header(plan, &data_len, &why);
-    if (!text)
-        return sluice_fail(err, why.text[0] ? SLUICE_E_INVALID : SLUICE_E_NO_MEMORY, "%s",
-                           why.text[0] ? why.text : "no memory for a header");
-    const size_t text_len = strlen(text);
+    char *text = NULL;
+    uint8_t *made = NULL;
+    sluice_status status = make_header(plan, &text, &data_len, err);
+    const size_t text_len = status ? 0 : strlen(text);
     const uint64_t header_len = (text_len + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     const size_t total = LENGTH_BYTES + header_len + data_len;
-    sluice_status status = SLUICE_OK;
-    uint8_t *made = NULL;
-    if (header_len > SLUICE_SAFETENSORS_MAX_HEADER)
+    if (!status && header_len > SLUICE_SAFETENSORS_MAX_HEADER)
         status = sluice_fail(err, SLUICE_E_INVALID, "a header of %zu bytes; at most %u are read",
                              text_len, SLUICE_SAFETENSORS_MAX_HEADER);
-    else if (!(made = malloc(total)))
+    if (!status && !(made = malloc(total)))
         status = sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu bytes", total);
     if (!status) {
         memcpy(made, &header_len, LENGTH_BYTES);
         memset(made + LENGTH_BYTES, ' ', header_len);
         memcpy(made + LENGTH_BYTES, text, text_len);
-        status = fill_tensors(plan, made + LENGTH_BYTES + header_len, err);
+        uint8_t *data = made + LENGTH_BYTES + header_len;
+        for (size_t i = 0; !status && i < plan->num_tensors; i++) {
+            status = plan->fill(plan->ctx, i, data, err);
+            data += count_of(&plan->tensors[i]) * types[plan->tensors[i].type].bytes;
+        }
     }
     free(text);
     if (!status) {
         uint8_t *digits = made + (find_digits(made, header_len) - made);
         status = hash_file(made, total, digits, hash, err);
-        if (!status)
-            memcpy(digits, hash, HASH_DIGITS);
+        memcpy(digits, hash, status ? 0 : HASH_DIGITS);
     }
     if (status) {
         free(made);

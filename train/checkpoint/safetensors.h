@@ -64,7 +64,7 @@ void sluice_tensor_to_float(const struct sluice_tensor *tensor, float *out);
 
 /* The content of a file to make. */
 struct sluice_safetensors_text {
-    const char *key, *value; /* UTF-8 */
+    const char *key, *value; /* a plain word; UTF-8 */
 };
 
 struct sluice_safetensors_plan {
