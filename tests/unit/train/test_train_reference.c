@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-/* Three steps of each model against PyTorch in float64 (tests/golden/make_train_reference.py).
+/* Three steps of four models against PyTorch in float64 (tests/golden/make_train_reference.py).
  *
  *     test_train_reference [cpu|cuda [tf32]]
  *
@@ -15,9 +15,8 @@
  *
  * TF32 rounds every factor by up to 2^-11 of it, which does step over jumps: in each layer some
  * ReLU inputs in ten thousand change sign, and the gradient changes by the root of such a share.
- * Emulated in PyTorch (compare_train_with_pytorch.py --device cpu; factors rounded to nearest, or
- * cut off), the worst of the three models differs by 3e-4 in the loss of step 0 and 1.4e-2 in later
- * ones, 3.6e-2 in a gradient's norm, 0.14 of its norm in a gradient, 0.52 in a sampled element and
+ * Emulated in PyTorch (factors rounded to nearest, or cut off), the worst of the models differs by 4e-4 in the loss of step 0 and 1.4e-2 in later
+ * ones, 3.6e-2 in a gradient's norm, 0.15 of its norm in a gradient, 0.52 in a sampled element and
  * 0.1 in a parameter after the steps.  The tolerances are four times that. */
 
 struct tolerance {
@@ -36,9 +35,10 @@ struct tolerance {
 static const struct tolerance float32 = {
     .loss = 1e-4, .later_loss = 2e-3, .norm = 1e-4, .element = 5e-4, .after = 2e-2};
 static const struct tolerance tf32 = {
-    .loss = 1.2e-3, .later_loss = 6e-2, .norm = 0.15, .element = 2, .after = 0.4, .hits = 1};
+    .loss = 1.6e-3, .later_loss = 6e-2, .norm = 0.15, .element = 2, .after = 0.4, .hits = 1};
 
-/* The parameters on the CPU, but for resnet18, whose later steps meet jumps in float32 too. */
+/* The parameters on the CPU, but for resnet18 and resnet50, whose later steps meet jumps in float32
+ * too. */
 #define CALM_AFTER_TOLERANCE 2e-4
 
 #define MAX_LINE 256
@@ -88,6 +88,27 @@ static float *read_array(struct sluice_trainer *trainer, const char *name, int i
                                          : sluice_trainer_get_param(trainer, param, values, &err);
     train_test_require(status, &err);
     return values;
+}
+
+/* Sets the parameters whose names end in `suffix`. */
+static void fill_params(struct sluice_trainer *trainer, const char *suffix, float value)
+{
+    unsigned num_filled = 0;
+    for (size_t i = 0; i < sluice_trainer_num_params(trainer); i++) {
+        const char *name = sluice_trainer_param_name(trainer, i);
+        if (strlen(name) < strlen(suffix) ||
+            strcmp(name + strlen(name) - strlen(suffix), suffix) != 0)
+            continue;
+        const size_t count = sluice_trainer_param_count(trainer, i);
+        float *values = malloc(count * sizeof(*values));
+        for (size_t k = 0; k < count; k++)
+            values[k] = value;
+        struct sluice_err err = {{0}};
+        train_test_require(sluice_trainer_set_param(trainer, i, values, &err), &err);
+        free(values);
+        num_filled++;
+    }
+    CU_ASSERT(num_filled > 0);
 }
 
 /* The INDEX VALUE lines that follow; limit 0: of a parameter after the steps. */
@@ -169,7 +190,7 @@ static void run_case(const char *model)
     options.width = options.height;
     options.model = model;
     tolerance = precision == SLUICE_PRECISION_TF32 ? tf32 : float32;
-    if (strcmp(device, "cpu") == 0 && strcmp(model, "resnet18") != 0)
+    if (strcmp(device, "cpu") == 0 && strncmp(model, "resnet", 6) != 0)
         tolerance.after = CALM_AFTER_TOLERANCE;
     options.seed = (uint64_t)seed;
 
@@ -184,11 +205,15 @@ static void run_case(const char *model)
     double loss = 0;
     while (next_line() && strncmp(line, "case", 4) != 0) {
         unsigned step, top1, top5;
+        char suffix[32];
+        float value;
         struct sluice_err err = {{0}};
         if (sscanf(line, "loss %u %lf", &step, &loss) == 2) {
             CU_ASSERT_EQUAL(step, num_steps);
             train_test_require(sluice_trainer_step(trainer, &batch, &err), &err);
             num_steps++;
+        } else if (sscanf(line, "fill %31s %f", suffix, &value) == 2) {
+            fill_params(trainer, suffix, value);
         } else if (sscanf(line, "hits %u %u %u", &step, &top1, &top5) == 3) {
             check_totals(trainer, loss, step ? tolerance.later_loss : tolerance.loss, top1, top5);
         } else if (strncmp(line, "grad ", 5) == 0) {
@@ -225,6 +250,11 @@ TEST(alexnet_steps_like_pytorch)
 TEST(resnet18_steps_like_pytorch)
 {
     run_case("resnet18");
+}
+
+TEST(resnet50_steps_like_pytorch)
+{
+    run_case("resnet50");
 }
 
 TEST(small_cnn_steps_like_pytorch)
