@@ -3,7 +3,9 @@
 import base64
 import html.parser
 import io
+import json
 import os
+import pathlib
 import re
 import statistics
 import subprocess
@@ -205,6 +207,19 @@ class Recipes(support.SetTest):
         RandomErasing(**erasing)
 
 
+    @classmethod
+    def setUpClass(cls):
+        """A set with boxes, without which some pipelines have no meaning."""
+        super().setUpClass()
+        folder = tempfile.TemporaryDirectory(prefix="sluice-boxed-")
+        cls.addClassCleanup(folder.cleanup)
+        cls.boxed = folder.name
+        support.run("offload_dataset", "synth", cls.boxed, "-n", 3, "--num-val", 1, "--classes", 1)
+        paths = [path.relative_to(cls.boxed) for path in sorted(pathlib.Path(cls.boxed).rglob("*.*")) if path.is_file()]
+        rows = [json.dumps({"file_name": str(path), "objects": [[1, 1, 9, 9, 0]]}) for path in paths]
+        pathlib.Path(cls.boxed, "metadata.jsonl").write_text("\n".join(rows))
+        support.run("offload_dataset", "index", cls.boxed, "--target", "objects:boxes")
+
     def test_timms_presets_are_its_transforms(self):
         try:
             from timm.data import create_transform
@@ -271,6 +286,37 @@ class Recipes(support.SetTest):
             # A group of one op has the draws of a group.
             self.check_same(recipes.preset(name).train, re.sub(r"sequence\((tv_blur=[^,()]*)\)", r"\1", text))
 
+    def test_presets_with_boxes_are_what_torchvision_says(self):
+        """references/detection/presets.py and RT-DETRv2's dataloader.yml; torchvision's v2 classes, by what they say of
+        themselves."""
+        def known(name, **fields):
+            made = type(name, (), {"__module__": "torchvision.transforms.v2"})()
+            vars(made).update(fields)
+            return made
+
+        distort = known("RandomPhotometricDistort", brightness=(0.875, 1.125), contrast=(0.5, 1.5), saturation=(0.5, 1.5),
+                        hue=(-0.05, 0.05), p=0.5)
+        iou = dict(min_scale=0.3, max_scale=1.0, min_aspect_ratio=0.5, max_aspect_ratio=2.0, trials=40,
+                   options=[0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0])
+
+        def text(fill, p, side):
+            return recipes.text(T.Compose([
+                distort, known("RandomZoomOut", side_range=(1.0, 4.0), p=0.5, fill=fill),
+                known("RandomIoUCrop", p=p, **iou), known("SanitizeBoundingBoxes"), T.RandomHorizontalFlip(),
+                T.Resize((side, side)), T.ToTensor()]))
+
+        self.check_same(recipes.preset("ssd").train, text([123, 117, 104], 1, 300))
+        train = recipes.preset("rt-detr").train
+        early = "multi_scale=480-800/11:base=640:weight=3:epochs=epoch<71"
+        self.assertIn(early, train)
+        self.assertEqual(train.count("epoch<71"), 4)
+        always = train.replace(early, "resize=640x640").replace(":epochs=epoch<71", "")
+        always = re.sub(r"when\(epoch<71,([^()]*)\)", r"\1", always)
+        self.check_same(always, text(0, 0.8, 640))
+        with sluice.torch.Loader(self.boxed, 1, recipe="rt-detr") as loader:
+            scales = sorted({480, 512, 544, 576, 608, 640, 672, 704, 736, 768, 800})
+            self.assertEqual(loader.info["buckets"], [[side, side] for side in scales])
+
     def test_moco3_has_two_views_by_pillows_blur(self):
         train = recipes.preset("moco3").train
         self.assertEqual(train.count("random_resized_crop=224"), 2)
@@ -280,7 +326,7 @@ class Recipes(support.SetTest):
     def check_same(self, text, other):
         """The fingerprints that the library gives them."""
         def fingerprint(pipeline):
-            with sluice.torch.Loader(self.root, 1, pipeline=pipeline) as loader:
+            with sluice.torch.Loader(self.boxed, 1, pipeline=pipeline) as loader:
                 return loader.info["pipeline_fingerprint"][0]
 
         self.assertEqual(fingerprint(text), fingerprint(other), (text, other))
