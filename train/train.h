@@ -30,9 +30,11 @@ struct sluice_train_key {
 };
 
 struct sluice_train_batch {
-    const uint8_t *pixels;              /* n x height x width x 3 */
-    const uint32_t *labels;             /* n, each < num_classes */
-    unsigned n;                         /* 1 .. batch_size; the last of an epoch may be short */
+    const uint8_t *pixels;  /* n x height x width x 3 */
+    const uint32_t *labels; /* n, each < num_classes */
+    /* 1 .. batch_size; the last of an epoch may be short.  With world_size > 1 also 0: this rank
+     * takes part in the step without rows. */
+    unsigned n;
     bool is_on_device;                  /* `pixels` is memory of sluice_trainer_device() */
     const struct sluice_train_key *key; /* NULL: no batch ops */
 };
@@ -78,6 +80,13 @@ struct sluice_train_options {
     /* Device cuda: the file of measured algorithms; borrowed for the trainer's life.  NULL:
      * $XDG_CACHE_HOME/sluice/engines. */
     const char *engine_cache;
+    /* Device cuda: this process is `rank` (from 0) of `world_size` on this host, which average
+     * their gradients in each step, so all must take the same number of steps.  0 and 1: alone.
+     * Device none ignores it, device cpu refuses more than 1. */
+    unsigned rank, world_size;
+    /* With world_size > 1: a text that the ranks of a run share (rendezvous.h).  Read by create
+     * alone. */
+    const char *rendezvous;
     /* < 0: the model's own (alexnet 0.5, others 0). */
     double dropout;
 };
@@ -129,7 +138,8 @@ SLUICE_MUST_USE sluice_status sluice_trainer_step(struct sluice_trainer *trainer
                                                   const struct sluice_train_batch *batch,
                                                   struct sluice_err *err);
 
-/* Forward only, in evaluation mode (running statistics, no dropout). */
+/* Forward only, in evaluation mode (running statistics, no dropout).  Ranks do not wait for each
+ * other; n is 1 at least. */
 SLUICE_MUST_USE sluice_status sluice_trainer_evaluate(struct sluice_trainer *trainer,
                                                       const struct sluice_train_batch *batch,
                                                       struct sluice_err *err);

@@ -66,6 +66,26 @@ static sluice_status find_device(const char *name, const struct device **device,
                        name ? name : "");
 }
 
+static sluice_status check_ranks(const struct sluice_train_options *options, bool learns,
+                                 struct sluice_err *err)
+{
+    const unsigned world_size = options->world_size ? options->world_size : 1;
+    if (options->rank >= world_size)
+        return sluice_fail(err, SLUICE_E_INVALID, "rank: below world_size %u, not %u", world_size,
+                           options->rank);
+    if (world_size == 1 || !learns)
+        return SLUICE_OK;
+    if (strcmp(options->device, "cpu") == 0)
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "device cpu: ranks are not joined; world_size %u needs device cuda (or "
+                           "none, which trains nothing)",
+                           world_size);
+    if (!options->rendezvous || !options->rendezvous[0])
+        return sluice_fail(err, SLUICE_E_INVALID, "rendezvous: missing, and world_size is %u",
+                           world_size);
+    return SLUICE_OK;
+}
+
 static sluice_status check_options(const struct sluice_train_options *options, bool learns,
                                    struct sluice_err *err)
 {
@@ -116,6 +136,8 @@ sluice_status sluice_trainer_create(const struct sluice_train_options *options,
         return status;
     const bool learns = device->ops != &sluice_trainer_none_ops;
     status = check_options(options, learns, err);
+    if (!status)
+        status = check_ranks(options, learns, err);
     if (status)
         return status;
 
@@ -183,11 +205,12 @@ void *sluice_trainer_stream(const struct sluice_trainer *trainer)
 }
 
 static sluice_status check_batch(const struct sluice_trainer *trainer,
-                                 const struct sluice_train_batch *batch, struct sluice_err *err)
+                                 const struct sluice_train_batch *batch, unsigned min,
+                                 struct sluice_err *err)
 {
-    if (batch->n < 1 || batch->n > trainer->options.batch_size)
-        return sluice_fail(err, SLUICE_E_INVALID, "a batch of %u samples; 1 to %u fit", batch->n,
-                           trainer->options.batch_size);
+    if (batch->n < min || batch->n > trainer->options.batch_size)
+        return sluice_fail(err, SLUICE_E_INVALID, "a batch of %u samples; %u to %u fit", batch->n,
+                           min, trainer->options.batch_size);
     const bool learns = trainer->net.num_layers > 0;
     if (batch->is_on_device && learns && trainer->rows_device < 0)
         return sluice_fail(err, SLUICE_E_INVALID,
@@ -205,9 +228,10 @@ static sluice_status check_batch(const struct sluice_trainer *trainer,
 sluice_status sluice_trainer_step(struct sluice_trainer *trainer,
                                   const struct sluice_train_batch *batch, struct sluice_err *err)
 {
-    sluice_status status = check_batch(trainer, batch, err);
+    const unsigned min = trainer->options.world_size > 1 ? 0 : 1;
+    sluice_status status = check_batch(trainer, batch, min, err);
     struct sluice_train_batch drawn = *batch;
-    if (!trainer->mix.rows)
+    if (!trainer->mix.rows || batch->n == 0)
         drawn.key = NULL;
     if (!status && drawn.key)
         status =
@@ -220,7 +244,7 @@ sluice_status sluice_trainer_step(struct sluice_trainer *trainer,
         return status;
     trainer->has_grad = true;
     trainer->steps++;
-    trainer->batches_tracked++;
+    trainer->batches_tracked += batch->n > 0;
     trainer->totals.steps++;
     trainer->totals.samples += batch->n;
     return SLUICE_OK;
@@ -230,7 +254,7 @@ sluice_status sluice_trainer_evaluate(struct sluice_trainer *trainer,
                                       const struct sluice_train_batch *batch,
                                       struct sluice_err *err)
 {
-    sluice_status status = check_batch(trainer, batch, err);
+    sluice_status status = check_batch(trainer, batch, 1, err);
     struct sluice_train_batch plain = *batch;
     plain.key = NULL;
     if (!status)

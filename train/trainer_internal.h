@@ -27,7 +27,7 @@ struct sluice_trainer_ops {
     sluice_status (*init)(struct sluice_trainer *trainer, struct sluice_err *err);
     void (*clear)(struct sluice_trainer *trainer); /* also after a failed init */
 
-    /* The batch is checked: n, labels, where its pixels are; if it has a key, `trainer->mix` has
+    /* The batch is checked: n (0 with options.world_size > 1 alone), labels, where its pixels are; if it has a key, `trainer->mix` has
      * its draws.  `trainer->steps` numbers this step (from 0) and `trainer->lr` is its rate.  Sums
      * may stay on the device until collect.  A step whose loss or gradient is not finite
      * changes no trained parameter, and makes the sum of losses not finite. */

@@ -32,6 +32,9 @@ TEST(names_the_option_it_refuses)
          {.device = "none", .num_classes = 10, .batch_size = 1, .consume_rate = -1}},
         {"consume_rate",
          {.device = "none", .num_classes = 10, .batch_size = 1, .consume_rate = NAN}},
+        {"rank", {.device = "none", .num_classes = 10, .batch_size = 1, .rank = 1}},
+        {"rank",
+         {.device = "none", .num_classes = 10, .batch_size = 1, .rank = 2, .world_size = 2}},
     };
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
         struct sluice_trainer *trainer = NULL;
@@ -124,6 +127,45 @@ TEST(refuses_an_empty_and_an_oversized_batch)
     batch.n = 21;
     CU_ASSERT_EQUAL(sluice_trainer_step(trainer, &batch, NULL), SLUICE_E_INVALID);
     sluice_trainer_destroy(trainer);
+}
+
+TEST(a_rank_may_step_without_rows)
+{
+    struct sluice_train_options options = none_options();
+    options.rank = 1;
+    options.world_size = 2;
+    struct sluice_trainer *trainer = train_test_create(&options);
+    struct sluice_train_batch batch = {.n = 0};
+    struct sluice_train_totals totals;
+    struct sluice_err err = {{0}};
+    train_test_require(sluice_trainer_step(trainer, &batch, &err), &err);
+    CHECK_FAILS(SLUICE_E_INVALID, "1 to 20 fit",
+                sluice_trainer_evaluate(trainer, &batch, sluice_test_err()));
+    batch = (struct sluice_train_batch){.pixels = pixels, .labels = labels, .n = 20};
+    train_test_require(sluice_trainer_step(trainer, &batch, &err), &err);
+    CU_ASSERT_EQUAL(trainer->steps, 2);
+    CU_ASSERT_EQUAL(trainer->batches_tracked, 1); /* running statistics saw one */
+    train_test_require(sluice_trainer_collect(trainer, &totals, &err), &err);
+    CU_ASSERT_EQUAL(totals.steps, 2);
+    CU_ASSERT_EQUAL(totals.samples, 20);
+    sluice_trainer_destroy(trainer);
+}
+
+TEST(cpu_does_not_join_ranks)
+{
+    struct sluice_train_options options = none_options();
+    options.device = "cpu";
+    options.table = train_test_table;
+    options.world_size = 2;
+    options.rendezvous = "a run";
+    struct sluice_trainer *trainer = NULL;
+    struct sluice_err err = {{0}};
+    const sluice_status status = sluice_trainer_create(&options, &trainer, &err);
+    if (status != SLUICE_E_UNSUPPORTED) { /* this build has the device */
+        CU_ASSERT_EQUAL(status, SLUICE_E_INVALID);
+        CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "device cpu: ranks are not joined"));
+    }
+    CU_ASSERT_PTR_NULL(trainer);
 }
 
 /* 100 samples at 1,000 a second take 0.1 s at least, however they are cut. */
