@@ -193,8 +193,9 @@ class Bare:
             else:
                 processes.send(processes.tree(process.pid), signal.SIGCONT)
 
-    def was_killed(self, name):
-        return bool(self.groups) and self.groups.was_killed(name)
+    def out_of_memory(self, name, code):
+        """Whether a role ended for its memory limit: "certain", another word, or None."""
+        return "certain" if self.groups and self.groups.was_killed(name) else None
 
     def exec_words(self, name, pid, words):
         """A command that runs in a role's namespaces and cgroup."""

@@ -159,10 +159,10 @@ class Supervisor:
     def how(self, name):
         """How a role ended, in words."""
         code = self.roles[name].returncode
-        if self.place.was_killed(name):
-            limit = places.role_of(self.job, name).memory
-            return (f"was killed: it needed more memory than its limit of {units.size_text(limit)} "
-                    f"({name.split('-')[0]}.memory)")
+        limit = places.role_of(self.job, name).memory
+        if limit and (sure := self.place.out_of_memory(name, code)):
+            return (f"was killed{', ' + sure if sure != 'certain' else ''}: it needed more memory than its limit of "
+                    f"{units.size_text(limit)} ({name.split('-')[0]}.memory)")
         if code is None:
             return "runs"
         number = -code if code < 0 else code - 128 if 128 < code < 160 else 0
