@@ -175,6 +175,13 @@ class WheelTest(support.SetTest):
                 self.assertEqual(pathlib.Path(found).parent.name, "_bin")
                 self.assertTrue(found.startswith(str(self.venv)), found)
 
+    def test_offload_job_is_on_path(self):
+        said = subprocess.run([self.venv / "bin/offload_job", "--version"], check=True, env=clean_environment(),
+                              capture_output=True, text=True).stdout
+        self.assertEqual(said.split(), ["offload_job", self.run_python("import sluice; print(sluice.__version__)")])
+        schema = self.run_python("from sluice.jobs import spec; print(spec.schema()['title'])")
+        self.assertIn("job.yaml", schema)
+
     def test_an_epoch_is_the_same_from_everywhere(self):
         expected = self.run_python(OF_A_FOLDER, self.root)
         self.assertTrue(expected.startswith(f"{support.NUM_TRAIN} "), expected)
