@@ -179,8 +179,9 @@ class LocalTest(support.JobTest):
         self.assertIn("/nowhere", offload_job("logs", id))
 
     def test_the_time_limit(self):
-        id = self.submit(self.command(WAITS, "limits: {time: 200ms}\n"))
+        id = self.submit(self.command(WAITS, "limits: {time: 200ms}\nretries: 3\n"))
         offload_job("wait", id, code=1)
+        self.assertEqual(self.show(id)["attempts"], 1)
         self.assertIn("limits.time", self.show(id)["events"][-1]["text"])
         self.nothing_left(id)
 
@@ -203,13 +204,15 @@ class LocalTest(support.JobTest):
         self.await_file("beats")
         self.await_state(id, "running")
         offload_job("pause", id, "--kind", "freeze")
-        states = [pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] for pid in marked(id)]
-        self.assertTrue(set(states) <= set("TtD") and len(states) >= 2, states)
+        from jobs.engines import processes
+        states = [processes.state(pid) for pid in marked(id)]
+        self.assertTrue(set(states) <= set("TZD") and len(states) >= 2, states)
         size = (self.outputs / "beats").stat().st_size
         self.assertEqual(self.show(id)["state"], "paused")
         (self.outputs / "end").touch()
         self.assertEqual((self.outputs / "beats").stat().st_size, size)
         self.assertIn("only a running job", offload_job("pause", id, code=1))
+        self.assertIn("is paused", offload_job("exec", id, "compute-0", "--", "true", code=1))
         offload_job("resume", id)
         offload_job("wait", id)
         self.assertEqual(self.show(id)["attempts"], 1)
@@ -272,6 +275,7 @@ class LocalTest(support.JobTest):
         os.kill(record.last(state="starting")["pid"], signal.SIGKILL)
         while engines.find("local").state(record) != "lost":
             time.sleep(0.02)
+        self.assertIn("lost: what ran it was killed", offload_job("show", id))
         (self.outputs / "end").touch()
         offload_job("resume", id)
         offload_job("wait", id)

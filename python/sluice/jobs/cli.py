@@ -153,8 +153,11 @@ def _show(options):
         when = time.strftime("%H:%M:%S", time.localtime(event["time"])) if event else ""
         outcome, text = (event["outcome"], event["text"]) if event else ("-", about)
         print(f"  {step:<9}{outcome:<8} {when:<9} {text}".rstrip())
-    if record.last().get("text"):
-        print(f"  {state}: {record.last()['text']}")
+    text = record.last().get("text")
+    if state == "lost":
+        text = f"what ran it was killed or did not start; offload_job logs {record.id}, and resume or cancel it"
+    if text:
+        print(f"  {state}: {text}")
     return 0
 
 

@@ -63,7 +63,6 @@ class Engine(Base):
 
     def render(self, job):
         """A shell line for each role, as the supervisor starts it."""
-        self.check(job)
         record = store.Record(store.default_folder(), job.name + "-ID")
         place, files = places.find(job, record), {}
         hosts = list(job.storage.addresses)
@@ -227,7 +226,7 @@ class Engine(Base):
     def exec(self, record, role, argv):
         state, job = self.state(record), record.job()
         last = record.last(state="running")
-        if state not in ("running", "paused") or not record.is_held() or not last:
+        if state != "running":
             raise JobError(f"job {record.id} is {state}: nothing of it runs")
         names = list(last["roles"])
         name = role if role in names else next((one for one in names if one.startswith(f"{role}-")), None)

@@ -82,6 +82,8 @@ def read_only(job):
     if job.data:
         found += [job.path(path) for path in (job.data.index, job.data.jpeg_index) if path not in (None, "auto", "off")]
         found += [job.path(root) for shard in job.data.roots for _, root in shard if "://" not in root]
+    if (job.compute.recipe or "").startswith("@"):
+        found.append(job.path(job.compute.recipe[1:]))
     return [path for path in found if os.path.exists(path)]
 
 

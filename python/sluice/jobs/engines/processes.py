@@ -2,6 +2,7 @@
 import glob
 import os
 import signal
+import time
 
 
 def read(path):
@@ -33,12 +34,25 @@ def send(pids, number):
             pass
 
 
+def state(pid):
+    """The letter of /proc/PID/stat: R, S, D, T, ...; X once it is gone."""
+    try:
+        return read(f"/proc/{pid}/stat").rpartition(")")[2].split()[0]
+    except OSError:
+        return "X"
+
+
 def stop_tree(pid):
-    """SIGSTOP to all of a tree, with what is forked meanwhile."""
-    stopped = []
-    while rest := [one for one in tree(pid) if one not in stopped]:
-        send(rest, signal.SIGSTOP)
-        stopped += rest
+    """SIGSTOP to all of a tree and to what it forks meanwhile; returns when none runs any more.
+
+    One in state D, in a read or in vfork() of a child that has stopped, runs nothing of its program
+    before it takes the signal.
+    """
+    told = set()
+    while running := [one for one in tree(pid) if state(one) not in ("TtZXD" if one in told else "TtZX")]:
+        send(running, signal.SIGSTOP)
+        told.update(running)
+        time.sleep(0.001)
 
 
 def marked(mark):

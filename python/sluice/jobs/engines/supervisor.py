@@ -21,11 +21,11 @@ READY_S = 600.0  # for a server to read the list of its images
 
 
 class Ended(Exception):
-    """How an attempt ends: a state, and words."""
+    """How an attempt ends: a state, words, and further fields of the event."""
 
-    def __init__(self, state, text, **fields):
+    def __init__(self, state, text, may_retry=True, **fields):
         super().__init__(text)
-        self.state, self.text, self.fields = state, text, fields
+        self.state, self.text, self.may_retry, self.fields = state, text, may_retry, fields
 
 
 class Supervisor:
@@ -181,7 +181,8 @@ class Supervisor:
                 self.check_servers()
             until = None if self.is_frozen else self.deadline
             if until and time.monotonic() >= until:
-                raise Ended("failed", f"its time limit of {units.duration_text(self.job.time_s)} is over (limits.time)")
+                raise Ended("failed", f"its time limit of {units.duration_text(self.job.time_s)} is over (limits.time)",
+                            may_retry=False)
             self.look(until)
 
     def stop(self, names, number=signal.SIGTERM):
@@ -241,7 +242,7 @@ class Supervisor:
     def run(self):
         for left in range(self.job.retries, -1, -1):
             ended = self.attempt(self.record.begin_attempt(pid=os.getpid()))
-            if ended.state != "failed" or not left:
+            if ended.state != "failed" or not ended.may_retry or not left:
                 break
             self.record.append("retry", text=ended.text, left=left - 1)
         self.record.state_is(ended.state, text=ended.text, **ended.fields)
