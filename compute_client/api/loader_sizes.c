@@ -178,7 +178,6 @@ static size_t most_times(const struct sluice_loader *loader, const struct part *
 static sluice_status find_batch_bytes(struct sluice_loader *loader, struct part *part,
                                       struct sluice_err *err)
 {
-    const unsigned end = sluice_pipeline_u8_split(part->pipeline);
     const size_t times = most_times(loader, part);
     size_t *bytes = malloc((part->num_ids + 1) * sizeof(*bytes));
     sluice_status status = SLUICE_OK;
@@ -186,7 +185,7 @@ static sluice_status find_batch_bytes(struct sluice_loader *loader, struct part 
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu samples", part->num_ids);
     for (size_t i = 0; status == SLUICE_OK && i < part->num_ids; i++) {
         struct sluice_size size = size_of(loader, part, part->ids[i]);
-        size = sluice_pipeline_size_at(part->pipeline, end, size.width, size.height);
+        size = sluice_pipeline_largest(part->pipeline, size.width, size.height);
         const uint64_t pixels = (uint64_t)size.width * size.height;
         bytes[i] = (size_t)pixels * 3;
         if (pixels > loader->options.max_output_pixels)
@@ -236,14 +235,13 @@ sluice_status loader_check_batches(const struct sluice_loader *loader,
                                    struct sluice_err *err)
 {
     const struct part *part = loader->part;
-    const unsigned end = sluice_pipeline_u8_split(part->pipeline);
     size_t bytes = 0;
     if (!sluice_row_has_own_size(part->pipeline))
         return SLUICE_OK;
     for (size_t i = 0; i < num_items; i++) {
         const struct sluice_size of = size_of(loader, part, part->ids[items[i].position]);
         const struct sluice_size size =
-            sluice_pipeline_size_at(part->pipeline, end, of.width, of.height);
+            sluice_pipeline_largest(part->pipeline, of.width, of.height);
         bytes = i % loader->options.batch_size == 0 ? 0 : bytes;
         bytes += (size_t)size.width * size.height * 3;
         if (bytes > part->batch_bytes)

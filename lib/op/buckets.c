@@ -6,7 +6,7 @@
 
 #include <assert.h>
 
-/* Sizes that are not fixed later depend on no draw but that of the batch's bucket. */
+/* For sizes that depend on no draw. */
 static const struct sluice_draw_key no_draws = {0};
 
 /* The size at split `to` of an image that has `size` at split `from`. */
@@ -26,11 +26,37 @@ static struct sluice_size walk(const struct sluice_pipeline *pipeline,
     return size;
 }
 
-struct sluice_size sluice_pipeline_size_at(const struct sluice_pipeline *pipeline, unsigned split,
+struct sluice_size sluice_pipeline_size_at(const struct sluice_pipeline *pipeline,
+                                           const struct sluice_draw_key *key, unsigned split,
                                            uint32_t width, uint32_t height)
 {
     assert(width > 0 && height > 0 && split <= pipeline->num_ops);
-    return walk(pipeline, &no_draws, 0, split, (struct sluice_size){width, height});
+    return walk(pipeline, key, 0, split, (struct sluice_size){width, height});
+}
+
+unsigned sluice_pipeline_size_op(const struct sluice_pipeline *pipeline)
+{
+    unsigned last = 0;
+    for (unsigned i = 0; i < pipeline->u8_split; i++)
+        last = pipeline->ops[i].type->kind == SLUICE_OP_RESAMPLE ? i : last;
+    return last;
+}
+
+struct sluice_size sluice_pipeline_largest(const struct sluice_pipeline *pipeline, uint32_t width,
+                                           uint32_t height)
+{
+    const unsigned last = sluice_pipeline_size_op(pipeline);
+    const struct sluice_op *op = &pipeline->ops[last];
+    struct sluice_size in = {width, height};
+    assert(width > 0 && height > 0);
+    if (!op->type->largest)
+        return walk(pipeline, &no_draws, 0, pipeline->u8_split, in);
+    in = walk(pipeline, &no_draws, 0, last, in);
+    for (unsigned i = 0; i < last; i++) {
+        if (pipeline->ops[i].type->has_drawn_size)
+            in = (struct sluice_size){0, 0};
+    }
+    return op->type->largest(op->params, in);
 }
 
 sluice_status sluice_pipeline_result_size(const struct sluice_pipeline *pipeline,
@@ -129,6 +155,8 @@ unsigned sluice_pipeline_bucket_of(const struct sluice_pipeline *pipeline, uint3
     const unsigned op = fitting_op(pipeline);
     unsigned bucket = 0;
     assert(op < pipeline->num_ops);
-    (void)buckets_at(pipeline, op, sluice_pipeline_size_at(pipeline, op, width, height), &bucket);
+    (void)buckets_at(pipeline, op,
+                     walk(pipeline, &no_draws, 0, op, (struct sluice_size){width, height}),
+                     &bucket);
     return bucket;
 }

@@ -24,7 +24,7 @@ extern const struct sluice_op_type sluice_op_decode, sluice_op_exif_transpose,
     sluice_op_one_of, sluice_op_k_of, sluice_op_shuffled, sluice_op_when, sluice_op_sequence,
     sluice_op_fit_bucket, sluice_op_letterbox, sluice_op_pad_to_multiple, sluice_op_smart_resize,
     sluice_op_zoom_out, sluice_op_iou_crop, sluice_op_multi_scale, sluice_op_random_resize,
-    sluice_op_views, sluice_op_to_tensor, sluice_op_normalize;
+    sluice_op_random_size_crop, sluice_op_views, sluice_op_to_tensor, sluice_op_normalize;
 
 #define MAX_TYPES 64
 
@@ -38,6 +38,7 @@ static const struct sluice_op_type *types[MAX_TYPES] = {
     &sluice_op_random_crop,
     &sluice_op_pad,
     &sluice_op_zoom_out,
+    &sluice_op_random_size_crop,
     &sluice_op_iou_crop,
     &sluice_op_letterbox,
     &sluice_op_pad_to_multiple,
@@ -85,7 +86,7 @@ static const struct sluice_op_type *types[MAX_TYPES] = {
     &sluice_op_to_tensor,
     &sluice_op_normalize,
 };
-static size_t num_types = 55;
+static size_t num_types = 56;
 
 sluice_status sluice_op_register(const struct sluice_op_type *type, struct sluice_err *err)
 {

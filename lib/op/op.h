@@ -270,7 +270,7 @@ struct sluice_op_type {
     bool is_identity;    /* a table that changes nothing */
     bool takes_whole;    /* a resample whose `from` is always the whole input */
     bool is_copy;        /* a resample that never resizes: `to` is the size of `from` */
-    bool has_drawn_size; /* pipelines with this op end in a fixed size */
+    bool has_drawn_size; /* a resample whose size depends on draws of the sample */
     /* Whether a resample pads images that are as large as its result.  NULL: it does not. */
     bool (*has_padding)(const void *params);
     unsigned numerics; /* raise it when the op gives other bytes for the same text, seed and image;
@@ -347,6 +347,10 @@ struct sluice_op_type {
     void (*draw_of_batch)(const void *params, struct sluice_size in, unsigned bucket,
                           struct sluice_rng *rng, struct sluice_resample *resample);
     void (*print_base)(const void *params, char *text, size_t room);
+    /* A resample that draws its size: a size that is at least as large as any that it draws for an
+     * image of size `in`.  in 0 x 0: for any image; the result is 0 x 0 if that has no limit.
+     * Such a size may be the result of a pipeline.  NULL: it may not. */
+    struct sluice_size (*largest)(const void *params, struct sluice_size in);
     /* A resample that copies a box which depends on the boxes of the sample's objects: draws it.
      * `boxes` are num_boxes x 4 floats, x1 y1 x2 y2 in pixels of the input.  The box lies within
      * the input.  Such an op's draw is NULL: its record comes from sluice_draw_key.crop. */

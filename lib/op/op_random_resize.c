@@ -66,6 +66,22 @@ static struct sluice_known_size known_size(const void *params, struct sluice_kno
                                       .max_pixels = (uint64_t)(2 * shorter->max * shorter->max)};
 }
 
+static struct sluice_size largest(const void *params, struct sluice_size in)
+{
+    const struct params *p = params;
+    const uint32_t most = (uint32_t)p->shorter.max;
+    if (in.width > 0) {
+        struct sluice_size size = sluice_size_with_sides(most, p->max, in);
+        /* Where max limits the longer side, a smaller draw may round the shorter one up. */
+        if (p->max && size.width == p->max)
+            size.height += 2;
+        else if (p->max && size.height == p->max)
+            size.width += 2;
+        return size;
+    }
+    return p->max ? (struct sluice_size){p->max, most} : (struct sluice_size){0, 0};
+}
+
 const struct sluice_op_type sluice_op_random_resize = {
     .name = "random_resize",
     .help = "the shorter side becomes 260 to 1040 pixels, or 480-800/11 one of 11 sizes, and the "
@@ -79,5 +95,6 @@ const struct sluice_op_type sluice_op_random_resize = {
     .params_size = sizeof(struct params),
     .prepare = prepare,
     .draw = draw,
+    .largest = largest,
     .known_size = known_size,
 };

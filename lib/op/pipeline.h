@@ -110,10 +110,15 @@ size_t sluice_pipeline_u8_bytes(const struct sluice_pipeline *pipeline);
 /* As sluice_pipeline_u8_bytes(); of a pipeline with buckets the largest bucket's. */
 size_t sluice_pipeline_most_u8_bytes(const struct sluice_pipeline *pipeline);
 
-/* The size at a split of an image with these decoded sides (upright, if the pipeline turns images),
+/* The size at a split, with the draws of `key`, of an image with these decoded sides (upright, if the pipeline turns images),
  * both at least 1. */
-struct sluice_size sluice_pipeline_size_at(const struct sluice_pipeline *pipeline, unsigned split,
+struct sluice_size sluice_pipeline_size_at(const struct sluice_pipeline *pipeline,
+                                           const struct sluice_draw_key *key, unsigned split,
                                            uint32_t width, uint32_t height);
+/* A size with at least as many pixels as any that such an image may end as, whatever the draws.
+ * For pipelines of one view without buckets. */
+struct sluice_size sluice_pipeline_largest(const struct sluice_pipeline *pipeline, uint32_t width,
+                                           uint32_t height);
 
 /* The size at the u8 split of what the sample becomes, of a pipeline with one view; the sample
  * stands anywhere, and rows of a JPEG are opened.  SLUICE_E_CORRUPT or SLUICE_E_UNSUPPORTED: the

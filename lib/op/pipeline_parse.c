@@ -448,8 +448,8 @@ static void find_stages(struct sluice_pipeline *pipeline)
     }
 }
 
-/* A size that is drawn for each sample may not remain: sizes are known without draws (buckets.c).
- * That of a batch has to remain. */
+/* A size that is drawn for each sample may remain only if it has a limit, for the memory of batches;
+ * that of a batch has to remain. */
 static sluice_status check_drawn_sizes(const struct sluice_pipeline *pipeline,
                                        struct sluice_err *err)
 {
@@ -467,14 +467,25 @@ static sluice_status check_drawn_sizes(const struct sluice_pipeline *pipeline,
                                op->index + 1, op->type->name);
         last = i;
     }
-    for (unsigned i = last; i < pipeline->u8_split && !is_fixed; i++) {
+    const struct sluice_op *first = NULL;
+    unsigned num_drawn = 0;
+    for (unsigned i = last; i < pipeline->u8_split; i++) {
         const struct sluice_op *op = &pipeline->ops[i];
-        if (op->type->has_drawn_size)
-            return sluice_fail(err, SLUICE_E_INVALID,
-                               "pipeline: op %u (%s): its size is drawn for each sample, so an op "
-                               "after it must give all images one size",
-                               op->index + 1, op->type->name);
+        first = !first && op->type->has_drawn_size ? op : first;
+        num_drawn += op->type->has_drawn_size;
     }
+    const struct sluice_op *size_op = &pipeline->ops[sluice_pipeline_size_op(pipeline)];
+    const struct sluice_size any = {0, 0};
+    const bool has_limit =
+        last == 0 && size_op->type->largest &&
+        (num_drawn == 1 || size_op->type->largest(size_op->params, any).width > 0);
+    if (first && !is_fixed && !has_limit)
+        return sluice_fail(
+            err, SLUICE_E_INVALID,
+            "pipeline: op %u (%s): its size is drawn for each sample, so an op after "
+            "it must give all images one size, or random_resize with :max= be the "
+            "last that changes sizes",
+            first->index + 1, first->type->name);
     return SLUICE_OK;
 }
 

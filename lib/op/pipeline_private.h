@@ -47,6 +47,9 @@ struct sluice_scratch {
     const struct sluice_jpeg_index *jpeg_index; /* borrowed, or NULL */
 };
 
+/* The index of the last op that may change sizes; 0: none does. */
+unsigned sluice_pipeline_size_op(const struct sluice_pipeline *pipeline);
+
 /* The index of the first op after decode and exif_transpose. */
 static inline unsigned sluice_first_op(const struct sluice_pipeline *pipeline)
 {

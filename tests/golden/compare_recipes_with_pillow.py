@@ -272,6 +272,7 @@ PADDED = [f"random_crop={side}:padding={around}:mode={mode},hflip" for side, aro
                                                            "resize=40x70:filter=random,center_crop=30x60",
                                                            "zoom_out=1-3:fill=9/99/200,hflip,resize=40x30",
                                                            "random_resize=20-70:filter=random,hflip,random_crop=33",
+                                                           "hflip,random_size_crop=20-50:shorter=24-60/3,random_resize=20-50/4:max=70",
                                                            "random_resize=20-60/3:max=65:filter=lanczos,center_crop=40"]
 CROPS = [f"fit_bucket={BUCKETS}:crop=random:filter={name},hflip" for name in FILTERS]
 CROPS += [f"random_resized_crop={side}:scale=0.01-1:ratio=1/4-4:filter={name},hflip" for side in (9, 31, 70) for name in FILTERS]
@@ -321,6 +322,8 @@ def replay(image, ops, is_pillow13):
             left, top = box["left"], box["top"]
             image = image.crop((left, top, left + box["width"], top + box["height"]))
             image = resized(image, op["to"], op["filter"], is_pillow13)
+            left, top, *sides = (op["keep"][key] for key in ("left", "top", "width", "height"))
+            image = image.crop((left, top, left + sides[0], top + sides[1]))
         elif name == "hflip":
             image = image.transpose(Image.FLIP_LEFT_RIGHT) if op["mirrored"] else image
         elif "matrix" in op:

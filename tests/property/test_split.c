@@ -85,6 +85,8 @@ static const char *const specs[] = {
     "decode,zoom_out=1-3:p=0.7,iou_crop=0.3-1:p=0.8,hflip,resize=24x30",
     "decode,resize=30x40,iou_crop,random_resized_crop=20,to_tensor",
     "decode,iou_crop,zoom_out=1-2:epochs=epoch<3,views([resize=20x20],2x[random_resized_crop=9])",
+    "decode,hflip,random_size_crop=20-30:shorter=24-40/3,random_resize=20-36/3:max=50,to_tensor",
+    "decode,random_size_crop=20-30:shorter=24-40:p=0.8:filter=random,hflip,resize=20x30",
     "decode,hflip,multi_scale=16-40/4:base=32:epochs=epoch<9,to_tensor,normalize=imagenet",
     "decode,zoom_out,multi_scale=16-40/4:base=24:fit=letterbox:fill=9/8/7,hflip,pad_to_multiple=7",
     "decode,random_resize=9-60:max=70:filter=random,hflip,random_crop=24",

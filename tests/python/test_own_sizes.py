@@ -71,6 +71,51 @@ class OwnSizesTest(support.SetTest):
                     pass
                 self.assertEqual(loader.stats()["digest"], digest)
 
+    def test_sizes_that_are_drawn_are_the_same_in_every_mode(self):
+        detr = ("decode,hflip,random_size_crop=60-90:shorter=64-96/3,random_resize=72-120/4:max=150,to_tensor,"
+                "normalize=imagenet")
+        seen = {}
+        for epoch in range(3):
+            with self.load(pipeline=detr, val_pipeline=detr, geometry=True) as loader:
+                loader.set_epoch(epoch)
+                for images, _, ids, geometry in loader:
+                    for image, i, matrix in zip(images, ids.tolist(), geometry["matrix"], strict=True):
+                        self.assertLessEqual(max(image.shape), 150)
+                        seen.setdefault(i, []).append((image.shape, image.tobytes(), matrix.tobytes()))
+        self.assertGreater(sum(len({row[0] for row in rows}) == 3 for rows in seen.values()), support.NUM_TRAIN // 2)
+        for mode in ("remote_nooff", "remote_piloff", "remote_alloff", "remote_auto"):
+            with self.subTest(mode=mode), self.load(self.address, mode=mode, pipeline=detr, val_pipeline=detr,
+                                                    geometry=True) as loader:
+                loader.set_epoch(2)
+                got = {i: (image.shape, image.tobytes(), matrix.tobytes()) for images, _, ids, geometry in loader
+                       for image, i, matrix in zip(images, ids.tolist(), geometry["matrix"], strict=True)}
+                self.assertEqual(got, {i: rows[2] for i, rows in seen.items()})
+
+    def test_the_preset_of_detr_draws_what_detr_does(self):
+        """make_coco_transforms("train"): the flip, RandomSelect of a crop, RandomResize(scales, max_size=1333)."""
+        scales, cropped = set(), 0
+        with sluice.numpy.Loader(self.root, 8, recipe="detr", seed=3) as loader:
+            for epoch in range(6):
+                for flip, crop, resize in loader.draws(list(range(30)), epoch=epoch):
+                    self.assertEqual((flip["op"], crop["op"], resize["op"]), ("hflip", "random_size_crop", "random_resize"))
+                    given = crop["from"]["width"], crop["from"]["height"]
+                    width, height = crop["keep"]["width"], crop["keep"]["height"]
+                    if (width, height) != given:
+                        cropped += 1
+                        self.assertIn(min(crop["to"]), (400, 500, 600))
+                        for side, most in zip((width, height), crop["to"], strict=True):
+                            self.assertTrue(384 <= side <= min(600, most))
+                    shorter, longer = min(resize["to"]), max(resize["to"])
+                    short, long = min(width, height), max(width, height)
+                    if longer < 1333:
+                        self.assertIn(shorter, range(480, 801, 32))
+                        self.assertEqual(longer, int(shorter * long / short))
+                        scales.add(shorter)
+                    else:
+                        self.assertTrue(abs(shorter - 1333 * short / long) <= 1)
+        self.assertEqual(scales, set(range(480, 801, 32)))
+        self.assertTrue(60 < cropped < 120, cropped)  # of 180
+
     def test_a_row_that_stands_in_shares_the_pixels_of_the_other(self):
         with self.load(on_error="substitute") as loader:
             num_shared = 0

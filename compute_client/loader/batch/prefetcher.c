@@ -4,7 +4,6 @@
 #include "base/cond.h"
 #include "compute_client/loader/batch/prefetcher_state.h"
 #include "compute_client/loader/choose/choice.h"
-#include "compute_client/loader/order/boxed_draws.h"
 #include "compute_client/loader/tuning.h"
 #include "op/form.h"
 
@@ -271,16 +270,10 @@ static struct sluice_source_item take_again(struct sluice_prefetcher *prefetcher
 /* Draws what the next item's ops draw by its boxes. */
 static void draw_crop(struct sluice_prefetcher *prefetcher)
 {
-    const struct sluice_epoch *epoch = &prefetcher->epoch;
-    const struct sluice_sampler_item *item = prefetcher_next_drawn(prefetcher);
-    struct sluice_draw_key key = {.seed = epoch->seed,
-                                  .epoch = item->draw_epoch,
-                                  .sample_id = epoch->ids[item->position],
-                                  .schedule = epoch->schedule};
-    const struct sluice_size size = prefetcher_image_size(epoch, (uint32_t)key.sample_id);
     struct sluice_err err = {0};
+    struct sluice_draw_key key;
     const sluice_status status =
-        sluice_boxed_draws(epoch->pipeline, epoch->manifest, size, &key, &err);
+        prefetcher_draw_key(&prefetcher->epoch, prefetcher_next_drawn(prefetcher), &key, &err);
     prefetcher->ask_crop = key.crop;
     if (status != SLUICE_OK)
         prefetcher_fail(prefetcher, status, err.text, false);

@@ -1,6 +1,7 @@
 #include "compute_client/loader/batch/prefetcher_state.h"
 
 #include "compute_client/loader/choose/choice.h"
+#include "compute_client/loader/order/boxed_draws.h"
 
 #include <assert.h>
 
@@ -14,11 +15,27 @@ struct sluice_size prefetcher_image_size(const struct sluice_epoch *epoch, uint3
     return (struct sluice_size){entry.width, entry.height};
 }
 
-/* The size in which a sample ends. */
-static struct sluice_size end_size(const struct sluice_epoch *epoch, uint32_t sample_id)
+sluice_status prefetcher_draw_key(const struct sluice_epoch *epoch,
+                                  const struct sluice_sampler_item *item,
+                                  struct sluice_draw_key *key, struct sluice_err *err)
 {
-    const struct sluice_size size = prefetcher_image_size(epoch, sample_id);
-    return sluice_pipeline_size_at(epoch->pipeline, sluice_pipeline_u8_split(epoch->pipeline),
+    *key = (struct sluice_draw_key){.seed = epoch->seed,
+                                    .epoch = item->draw_epoch,
+                                    .sample_id = epoch->ids[item->position],
+                                    .schedule = epoch->schedule};
+    return sluice_boxed_draws(epoch->pipeline, epoch->manifest,
+                              prefetcher_image_size(epoch, (uint32_t)key->sample_id), key, err);
+}
+
+/* The size in which an item ends. */
+static struct sluice_size end_size(const struct sluice_epoch *epoch,
+                                   const struct sluice_sampler_item *item)
+{
+    struct sluice_draw_key key;
+    if (prefetcher_draw_key(epoch, item, &key, NULL) != SLUICE_OK)
+        key.crop = (struct sluice_box){0}; /* the request fails by the same */
+    const struct sluice_size size = prefetcher_image_size(epoch, (uint32_t)key.sample_id);
+    return sluice_pipeline_size_at(epoch->pipeline, &key, sluice_pipeline_u8_split(epoch->pipeline),
                                    size.width, size.height);
 }
 
@@ -34,7 +51,7 @@ size_t prefetcher_expected_bytes(const struct sluice_prefetcher *prefetcher)
     const struct sluice_size size =
         epoch->batches ? sluice_pipeline_bucket_size(epoch->pipeline,
                                                      epoch->batches[prefetcher->next_batch].bucket)
-                       : end_size(epoch, sample_id);
+                       : end_size(epoch, prefetcher_next_drawn(prefetcher));
     const bool is_f32 = sluice_pipeline_kind(epoch->pipeline, choice.split) == SLUICE_KIND_F32;
     return (size_t)size.width * size.height * 3 * (is_f32 ? sizeof(float) : 1);
 }
@@ -45,8 +62,7 @@ static void place_images(const struct sluice_prefetcher *prefetcher, struct slui
     const struct sluice_sampler_item *items = prefetcher_next_drawn(prefetcher);
     size_t at = 0;
     for (unsigned i = 0; i < batch->n; i++) {
-        const struct sluice_size size =
-            end_size(&prefetcher->epoch, prefetcher->epoch.ids[items[i].position]);
+        const struct sluice_size size = end_size(&prefetcher->epoch, &items[i]);
         batch->images[i] = (struct sluice_row_image){at, size.height, size.width};
         at += sluice_row_image_bytes(&batch->images[i]);
     }

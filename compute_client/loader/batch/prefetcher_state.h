@@ -160,6 +160,11 @@ prefetcher_next_drawn(const struct sluice_prefetcher *prefetcher)
 
 /* Under the lock: how many rows the batch of the next item has, and where they go. */
 void prefetcher_begin_slot(struct sluice_prefetcher *prefetcher, struct slot *slot);
+/* The draw key of an item, without its batch's bucket. */
+SLUICE_MUST_USE sluice_status prefetcher_draw_key(const struct sluice_epoch *epoch,
+                                                  const struct sluice_sampler_item *item,
+                                                  struct sluice_draw_key *key,
+                                                  struct sluice_err *err);
 /* The size of a sample's decoded image, if the epoch knows it. */
 struct sluice_size prefetcher_image_size(const struct sluice_epoch *epoch, uint32_t sample_id);
 /* The expected payload of the next item, for the choice that was made for it. */

@@ -24,8 +24,8 @@ TEST(sizes_are_those_of_the_images)
             for (unsigned split = 1; split <= sluice_pipeline_num_ops(pipeline); split++) {
                 CU_ASSERT_EQUAL_FATAL(sluice_pipeline_run(pipeline, scratch, &sample, split, NULL),
                                       SLUICE_OK);
-                const struct sluice_size size =
-                    sluice_pipeline_size_at(pipeline, split, width, height);
+                const struct sluice_size size = sluice_pipeline_size_at(
+                    pipeline, &(struct sluice_draw_key){0}, split, width, height);
                 CU_ASSERT(size.width == sample.width && size.height == sample.height);
                 CU_ASSERT(sluice_known_size_allows(sluice_pipeline_known_size(pipeline, split),
                                                    size.width, size.height));
@@ -66,6 +66,31 @@ TEST(where_all_images_have_one_size_there_are_no_buckets)
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(specs); i++) {
         struct sluice_pipeline *pipeline = run_test_parse(specs[i]);
         CU_ASSERT_EQUAL(sluice_pipeline_num_buckets(pipeline), 0);
+        sluice_pipeline_destroy(pipeline);
+    }
+}
+
+TEST(no_draw_is_above_the_largest_size)
+{
+    static const char *const specs[] = {
+        "decode,random_resize=20-50,hflip",
+        "decode,random_resize=20-50:max=60",
+        "decode,resize=40,random_resize=20-50:max=60,hflip",
+        "decode,zoom_out=1-3,random_resize=20-50:max=60",
+        "decode,random_size_crop=20-40:shorter=24-40/3,random_resize=20-50/4:max=60,to_tensor",
+        "decode,smart_resize=7:min_pixels=300:max_pixels=2000",
+    };
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(specs); i++) {
+        struct sluice_pipeline *pipeline = run_test_parse(specs[i]);
+        const unsigned end = sluice_pipeline_u8_split(pipeline);
+        for (uint64_t id = 0; id < 400; id++) {
+            const struct sluice_draw_key key = {.seed = sluice_test_seed(), .sample_id = id};
+            const uint32_t width = 1 + (uint32_t)(id * 37 % 200), height = 1 + (uint32_t)(id % 90);
+            const struct sluice_size most = sluice_pipeline_largest(pipeline, width, height);
+            const struct sluice_size size =
+                sluice_pipeline_size_at(pipeline, &key, end, width, height);
+            CU_ASSERT((uint64_t)size.width * size.height <= (uint64_t)most.width * most.height);
+        }
         sluice_pipeline_destroy(pipeline);
     }
 }

@@ -72,7 +72,30 @@ TEST(what_is_no_resize_is_refused)
     };
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(texts); i++)
         CU_ASSERT_EQUAL(sluice_pipeline_check(texts[i], NULL), SLUICE_E_INVALID);
-    CHECK_FAILS(SLUICE_E_INVALID, "(random_resize): its size is drawn",
-                sluice_pipeline_check("decode,random_resize=20-30,hflip", sluice_test_err()));
+}
+
+/* Sizes may remain if the memory that they take has a limit. */
+TEST(its_size_may_remain_if_it_has_a_limit)
+{
+    static const char *const with[] = {
+        "decode,random_resize=20-30,hflip",
+        "decode,resize=40,random_resize=20-30,hflip",
+        "decode,zoom_out,random_resize=20-30:max=40",
+        "decode,iou_crop,hflip,random_resize=20-30:max=40,to_tensor",
+    };
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(with); i++)
+        CHECK_OK(sluice_pipeline_check(with[i], sluice_test_err()));
+    static const char *const without[] = {
+        "decode,zoom_out,random_resize=20-30",
+        "decode,zoom_out,random_resize=20-30:max=40,zoom_out",
+        "decode,zoom_out,random_resize=20-30:max=40,pad_to_multiple=8",
+        "decode,multi_scale=32-96/3:base=64,zoom_out,random_resize=20-30:max=40",
+    };
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(without); i++)
+        CHECK_FAILS(SLUICE_E_INVALID, "(zoom_out): its size is drawn",
+                    sluice_pipeline_check(without[i], sluice_test_err()));
+    CHECK_FAILS(
+        SLUICE_E_INVALID, "(random_resize): its size is drawn",
+        sluice_pipeline_check("decode,random_resize=20-30,pad_to_multiple=8", sluice_test_err()));
     CHECK_OK(sluice_pipeline_check("decode,random_resize=9-20:max=21:filter=box" END, NULL));
 }

@@ -95,7 +95,8 @@ TEST(sides_are_multiples_and_the_area_keeps_its_limits)
         for (uint32_t height = 1; height < 9000; height += 1 + height / 4) {
             if (width > 199 * height || height > 199 * width)
                 continue;
-            const struct sluice_size out = sluice_pipeline_size_at(pipeline, 2, width, height);
+            const struct sluice_size out =
+                sluice_pipeline_size_at(pipeline, &(struct sluice_draw_key){0}, 2, width, height);
             const uint64_t pixels = (uint64_t)out.width * out.height;
             CU_ASSERT(out.width > 0 && out.width % 28 == 0);
             CU_ASSERT(out.height > 0 && out.height % 28 == 0);

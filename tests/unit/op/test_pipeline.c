@@ -239,8 +239,8 @@ TEST(an_unknown_word_comes_with_what_is_near_and_all_ops)
          "decode, exif_transpose, random_resized_crop, resize, random_resize, center_crop, "
          "random_crop, pad, "},
         {"decode,RandomResizedCrop(224)", "did you mean random_resized_crop?"},
-        {"decode,crop=224",
-         "did you mean random_resized_crop, center_crop, random_crop or iou_crop?"},
+        {"decode,crop=224", "did you mean random_resized_crop, center_crop, random_crop, "
+                            "random_size_crop or iou_crop?"},
         {"decode,flip", "did you mean hflip or vflip?"},
         {"decode,ToTensor", "did you mean to_tensor?"},
         {"decode,mosaic=3", "no such op; the ops are decode, "},
@@ -272,7 +272,7 @@ TEST(the_list_has_every_op_with_an_example_that_parses)
         char spec[300];
         snprintf(spec, sizeof(spec), "%s%s%s%s", num_ops > 0 ? "decode," : "",
                  strncmp(line, "normalize", 9) == 0 ? "to_tensor," : "", line,
-                 strncmp(line, "zoom_out", 8) == 0 || strncmp(line, "random_resize=", 14) == 0 ||
+                 strncmp(line, "zoom_out", 8) == 0 || strncmp(line, "random_size_crop", 16) == 0 ||
                          strncmp(line, "iou_crop", 8) == 0
                      ? ",center_crop=9"
                      : "");
@@ -284,7 +284,7 @@ TEST(the_list_has_every_op_with_an_example_that_parses)
         sluice_pipeline_destroy(again);
         num_ops++;
     }
-    CU_ASSERT_EQUAL(num_ops, 55);
+    CU_ASSERT_EQUAL(num_ops, 56);
 }
 
 /* v / 255 and the rest with a rounding to float after every step. */
