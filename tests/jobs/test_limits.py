@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Limits of cgroup v2: 0.5 CPU are 0.5, 100 MB kill and say so, a frozen role stops, and nothing is left.
 
-It needs a cgroup v2 whose controllers this process may hand on.  As root in a machine of one's own, as a
-container, SLUICE_MOVE_PROCESSES=1 makes one: it moves the processes of the cgroup to a leaf, for good.
+It needs a cgroup v2 that hands on its controllers.  In a container of one's own, as root, SLUICE_MOVE_PROCESSES=1 makes
+one: it moves the processes of the container's cgroup to a leaf, for good.
 """
 import glob
 import json
@@ -21,17 +21,18 @@ FILL = "x=[]\nwhile 1: x.append(bytearray(1<<20)); print(len(x),flush=True)"
 
 
 def make_group():
-    """Moves this cgroup's processes to a leaf of it, so that it may have further ones."""
-    from jobs.engines import isolate
-    top = isolate.group_of()
+    """Moves this cgroup's processes to a leaf of it, so that it can hand on controllers."""
+    from jobs.engines import cgroups
+    top = cgroups.group_of()
+    if not top or not os.path.exists(f"{top}/cgroup.type") or cgroups.why_no_limits({"cores", "memory"}) is None:
+        return
     os.makedirs(f"{top}/leaf", exist_ok=True)
-    for pid in isolate.read(f"{top}/cgroup.procs").split():
+    for pid in cgroups.read(f"{top}/cgroup.procs").split():
         try:
-            isolate.write(f"{top}/leaf/cgroup.procs", pid)
+            cgroups.write(f"{top}/leaf/cgroup.procs", pid)
         except OSError:
             pass  # it has ended
-    isolate.write(f"{top}/cgroup.subtree_control", "+cpu +memory")
-    isolate.write(f"{top}/cgroup.procs", str(os.getpid()))
+    cgroups.write(f"{top}/cgroup.subtree_control", "+cpu +memory")
 
 
 class LimitsTest(support.JobTest):
@@ -75,16 +76,13 @@ class LimitsTest(support.JobTest):
 
 
 if __name__ == "__main__":
+    from jobs.engines import cgroups
     try:
-        from jobs.engines import isolate
-        if os.environ.get("SLUICE_MOVE_PROCESSES") and not isolate.why_no_limits({"cores", "memory"}):
+        if os.environ.get("SLUICE_MOVE_PROCESSES") == "1":
             make_group()
     except OSError as error:
-        support.skip(f"no cgroup of this process's own can be made: {error.filename}: {error.strerror}")
-    why = isolate.why_no_limits({"cores", "memory"})
+        support.skip(f"no cgroup can be made: {error.filename}: {error.strerror}")
+    why = cgroups.why_no_limits({"cores", "memory"})
     if why:
         support.skip(why)
-    if not isolate.scope("") and not os.environ.get("SLUICE_MOVE_PROCESSES") and \
-            isolate.read(f"{isolate.group_of()}/cgroup.procs").split() != [str(os.getpid())]:
-        support.skip(f"{isolate.group_of()} has other processes, too")
     support.main()

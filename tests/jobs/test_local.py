@@ -23,8 +23,8 @@ WAITS = "while [ ! -e end ]; do sleep 0.02; done"
 
 
 def has_bwrap():
-    from jobs.engines import isolate
-    return isolate.bwrap_works()
+    from jobs.engines import bwrap
+    return bwrap.works()
 
 
 def marked(id):
@@ -347,8 +347,8 @@ class LocalTest(support.JobTest):
             engines.find("pbs")
 
     def test_limits_without_cgroup_v2_are_refused_in_words(self):
-        from jobs.engines import isolate
-        if not isolate.why_no_limits({"cores"}):
+        from jobs.engines import cgroups
+        if not cgroups.why_no_limits({"cores"}):
             self.skipTest("there is a cgroup v2 here: jobs/limits tests it")
         self.assertRegex(offload_job("submit", self.job("{command: x, cores: 0.5}"), code=1),
                          r"compute.cores: there is no cgroup v2 .*leave the limit out")

@@ -7,7 +7,7 @@ import sys
 import time
 
 from .. import JobError, commands, programs, store
-from . import PAUSES, Base, isolate, places
+from . import PAUSES, Base, cgroups, places
 
 _MODULES = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _LOOK_S = 0.02  # between two looks at events of another process
@@ -43,7 +43,7 @@ class Engine(Base):
         if job.has_trainer:
             programs.find("offload_train")
         if limits:
-            why = isolate.why_no_limits({field for values in limits.values() for field in values})
+            why = cgroups.why_no_limits({field for values in limits.values() for field in values})
             if why:
                 name, values = next(iter(limits.items()))
                 raise JobError(f"{name.split('-')[0]}.{next(iter(values))}: {why}; leave the limit out here, or install "
@@ -116,7 +116,7 @@ class Engine(Base):
                 f"supervisor.main({os.path.dirname(record.file)!r}, {record.id!r}, {seen}, {lock.fileno()})")
         limits = places.limits(record.job()) and not places.is_container(record.job())
         with open(record.log_path("supervisor"), "ab") as log:
-            subprocess.Popen([*(isolate.scope(f"{record.id}-{seen}") if limits else []), sys.executable, "-c", code],
+            subprocess.Popen([*(cgroups.scope(f"{record.id}-{seen}") if limits else []), sys.executable, "-c", code],
                              stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[lock.fileno()],
                              start_new_session=True, cwd="/")
         lock.close()
@@ -234,5 +234,5 @@ class Engine(Base):
             raise JobError(f"job {record.id} has no role {role!r}: {', '.join(names)}")
         place = places.find(job, record)
         pid = last["roles"][name]
-        words = place.exec_words(name, pid, argv)
-        return subprocess.run(words, env=place.exec_environment(pid), check=False).returncode
+        words, descriptors = place.exec_words(name, pid, argv)
+        return subprocess.run(words, env=place.exec_environment(pid), pass_fds=descriptors, check=False).returncode

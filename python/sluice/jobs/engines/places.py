@@ -6,7 +6,7 @@ import signal
 import socket
 
 from .. import JobError
-from . import isolate, processes
+from . import bwrap, cgroups, processes
 
 MARK = "SLUICE_JOB_ID"  # in the environment of every process of a job
 
@@ -124,14 +124,14 @@ class Bare:
 
     def __init__(self, job, record):
         self.job, self.record = job, record
-        self.has_bwrap = isolate.bwrap_works()
+        self.has_bwrap = bwrap.works()
         self.groups = None  # before prepare()
 
     def prepare(self):
         """Makes what the roles need; {step: (outcome, words)}."""
         for path in writable(self.job, self.record) + [self.record.path("cache")]:
             os.makedirs(path, exist_ok=True)
-        self.groups = isolate.Groups(self.record.id, limits(self.job))
+        self.groups = cgroups.Groups(self.record.id, limits(self.job))
         if self.groups.top:
             self.record.append("cgroup", path=self.groups.top)
         pull = ("skipped", f"no podman here: the programs of this machine run, not those of {self.job.image}"
@@ -154,12 +154,12 @@ class Bare:
         """The command line of a role."""
         group = self.groups and self.groups.roles.get(name)
         if self.has_bwrap:
-            words = isolate.bwrap(words, read_only(self.job) + [os.path.dirname(words[0])],
+            words = bwrap.wrap(words, read_only(self.job) + [os.path.dirname(words[0])],
                                   writable(self.job, self.record) + [self.record.path("cache")], self.folder(name),
                                   gpus_of(self.job, name))
         else:
             words = ["setpriv", "--pdeathsig", "KILL", "sh", "-c", 'cd "$0" && exec "$@"', self.folder(name), *words]
-        return isolate.into(group, words)
+        return cgroups.into(group, words)
 
     def environment(self, name, env):
         found = {**os.environ, "XDG_CACHE_HOME": self.record.path("cache"), **env, MARK: self.record.id}
@@ -200,17 +200,15 @@ class Bare:
         return "certain" if self.groups and self.groups.was_killed(name) else None
 
     def exec_words(self, name, pid, words):
-        """A command that runs in a role's namespaces and cgroup."""
+        """A command that runs in a role's namespaces and cgroup, and the descriptors that it inherits."""
         entry = self.entry(pid)
         if entry is None:
             raise JobError(f"{name} has ended")
-        inside = ["/bin/sh", "-c", 'cd "$0" && exec "$@"', self.folder(name), *words]
+        words, descriptors = ["/bin/sh", "-c", 'cd "$0" && exec "$@"', self.folder(name), *words], []
         if self.has_bwrap:
-            user = os.readlink(f"/proc/{entry}/ns/user") != os.readlink("/proc/self/ns/user")
-            inside = ["nsenter", "--target", str(entry), "--mount", "--pid", "--ipc",
-                      *(["--user", "--preserve-credentials"] if user else []), "--", *inside]
-        group = isolate.group_of(entry)
-        return isolate.into(group, inside) if name in limits(self.job) and group else inside
+            words, descriptors = bwrap.enter(entry, words)
+        group = processes.group_of(entry) if name in limits(self.job) else None
+        return cgroups.into(group, words), descriptors
 
     def exec_environment(self, pid):
         with open(f"/proc/{self.entry(pid)}/environ", "rb") as file:
@@ -223,4 +221,4 @@ class Bare:
         if self.groups:
             self.groups.clear()
         elif top := self.record.last("cgroup").get("path"):  # of a supervisor that was killed
-            isolate.remove(top)
+            cgroups.remove(top)

@@ -78,7 +78,7 @@ class Podman:
 
     def exec_words(self, name, pid, words):
         terminal = ["--tty"] if os.isatty(0) else []
-        return ["podman", "exec", "--interactive", *terminal, self.container(name), *words]
+        return ["podman", "exec", "--interactive", *terminal, self.container(name), *words], []
 
     def exec_environment(self, pid):
         return {os.fsencode(name): os.fsencode(value) for name, value in os.environ.items()}

@@ -1,4 +1,4 @@
-"""Processes of this machine, by /proc."""
+"""Processes of this machine and their control groups, by /proc."""
 import glob
 import os
 import signal
@@ -9,6 +9,17 @@ def read(path):
     with open(path, encoding="ascii") as file:
         return file.read()
 
+
+def root_group():
+    """Where cgroup v2 is mounted; None where there is only v1."""
+    mounts = [line.split() for line in read("/proc/self/mounts").splitlines()]
+    return next((words[1] for words in mounts if words[2] == "cgroup2"), None)
+
+
+def group_of(pid="self"):
+    """The cgroup v2 of a process as a folder, or None."""
+    path = next((line[3:] for line in read(f"/proc/{pid}/cgroup").splitlines() if line.startswith("0::")), None)
+    return os.path.normpath(root_group() + path) if path and root_group() else None
 
 def children(pid):
     """Processes whose parent it is, oldest first."""
