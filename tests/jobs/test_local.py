@@ -4,11 +4,13 @@ import glob
 import json
 import os
 import pathlib
+import random
 import shutil
 import signal
 import subprocess
 import tempfile
 import time
+import unittest.mock
 
 import programs
 import support
@@ -28,8 +30,10 @@ def has_bwrap():
 
 
 def marked(id):
+    """Processes of the roles of a job."""
     from jobs.engines import processes
-    return processes.marked(f"SLUICE_JOB_ID={id}")
+    supervisor = store.Store().find(id).last(state="starting").get("pid")
+    return [pid for pid in processes.marked(f"SLUICE_JOB_ID={id}") if pid != supervisor]
 
 
 class LocalTest(support.JobTest):
@@ -281,6 +285,30 @@ class LocalTest(support.JobTest):
         offload_job("wait", id)
         self.assertEqual((self.outputs / "tries").read_text(), "x\nx\n")
         self.assertEqual(self.show(id)["attempts"], 2)
+        self.nothing_left(id)
+
+    def test_a_supervisor_that_is_killed_at_any_time_runs_nothing_twice(self):
+        seed = int(os.environ.get("SLUICE_TEST_SEED", "20260729"))
+        rng, engine = random.Random(seed), engines.find("local")
+        print("seed", seed)
+        # flock: of two that run at once one says so.
+        id = self.submit(self.command(f"flock --nonblock lock sh -c 'echo >> tries; {WAITS}' || echo >> twice"))
+        record = store.Store().find(id)
+        kills = int(os.environ.get("SLUICE_KILLS", "12"))
+        with unittest.mock.patch.object(engine, "_wait"):  # resume() returns at once
+            for attempt in range(1, kills + 1):
+                while record.attempts() < attempt:
+                    time.sleep(0.001)
+                time.sleep(rng.uniform(0, 0.5))
+                os.kill(record.last(state="starting")["pid"], signal.SIGKILL)
+                while record.is_held():
+                    time.sleep(0.001)
+                self.assertEqual(engine.state(record), "lost")
+                engine.resume(record)
+        self.await_state(id, "running")
+        (self.outputs / "end").touch()
+        offload_job("wait", id)
+        self.assertFalse((self.outputs / "twice").exists())
         self.nothing_left(id)
 
     def test_a_lost_job_is_cancelled(self):

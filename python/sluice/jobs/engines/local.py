@@ -118,7 +118,7 @@ class Engine(Base):
         with open(record.log_path("supervisor"), "ab") as log:
             subprocess.Popen([*(cgroups.scope(f"{record.id}-{seen}") if limits else []), sys.executable, "-c", code],
                              stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[lock.fileno()],
-                             start_new_session=True, cwd="/")
+                             start_new_session=True, cwd="/", env={**os.environ, places.MARK: record.id})
         lock.close()
 
     def state(self, record):

@@ -8,7 +8,8 @@ import socket
 from .. import JobError
 from . import bwrap, cgroups, processes
 
-MARK = "SLUICE_JOB_ID"  # in the environment of every process of a job
+# In the environment of every process of a job, from its fork on: the supervisor has it, too.
+MARK = "SLUICE_JOB_ID"
 
 
 # --- what follows from a job ---
@@ -101,8 +102,8 @@ def free_port():
 
 
 def end_marked(id):
-    """Kills what is left of a job's processes, and waits until it is gone."""
-    while left := processes.marked(f"{MARK}={id}"):
+    """Kills a job's processes but for this one, and waits until they are gone."""
+    while left := set(processes.marked(f"{MARK}={id}")) - {os.getpid()}:
         processes.send(left, signal.SIGKILL)
 
 
