@@ -118,13 +118,15 @@ static bool meet(const struct meeting *m, int from, bool *is_met)
         recv(from, &hello, sizeof(hello), MSG_DONTWAIT) != (ssize_t)sizeof(hello) ||
         hello.magic != MAGIC)
         return false;
-    if (hello.world_size != m->world_size || hello.len != m->len || hello.rank == 0 ||
-        hello.rank >= m->world_size) {
-        (void)send_answer(m, from, OTHER_WORLD);
+    const bool is_ours =
+        hello.world_size == m->world_size && hello.rank > 0 && hello.rank < m->world_size;
+    /* It may be here for the next hand-over, of another length. */
+    if (is_ours && is_met[hello.rank]) {
+        (void)send_answer(m, from, TAKEN);
         return false;
     }
-    if (is_met[hello.rank]) {
-        (void)send_answer(m, from, TAKEN);
+    if (!is_ours || hello.len != m->len) {
+        (void)send_answer(m, from, OTHER_WORLD);
         return false;
     }
     is_met[hello.rank] = send_answer(m, from, WELCOME);

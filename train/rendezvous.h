@@ -15,6 +15,10 @@
  *
  * Threads: any; a call blocks until all ranks met, or until `until_ns` of sluice_clock_ns(). */
 
+/* ns that the ranks of a run have from the first to the last: each opens the data set before.  Half:
+ * a cold list of a large one is late; twice: a rank that is missing is reported in ten minutes. */
+#define SLUICE_RENDEZVOUS_NS 300000000000u
+
 #define SLUICE_RENDEZVOUS_MAX_KEY 64     /* bytes, without the 0 at the end */
 #define SLUICE_RENDEZVOUS_MAX_BYTES 4096 /* of a hand-over */
 

@@ -182,6 +182,34 @@ TEST(a_rank_that_comes_twice_is_handed_nothing)
     CU_ASSERT_EQUAL(last.status, SLUICE_OK);
 }
 
+TEST(one_hand_over_follows_another_with_the_same_key)
+{
+    const char *key = key_of("next");
+    struct rank first = rank_of(key, 0, 3), fast = rank_of(key, 1, 3), slow = rank_of(key, 2, 3);
+    start(&first);
+    start(&fast);
+    finish(&fast);
+    CU_ASSERT_EQUAL(fast.status, SLUICE_OK);
+    struct rank next = rank_of(key, 1, 3);
+    next.len = 5;
+    start(&next); /* while the first hand-over waits for rank 2 */
+    start(&slow);
+    finish(&slow);
+    finish(&first);
+    CU_ASSERT_EQUAL(slow.status, SLUICE_OK);
+    struct rank first_next = rank_of(key, 0, 3), slow_next = rank_of(key, 2, 3);
+    first_next.len = slow_next.len = 5;
+    start(&slow_next);
+    start(&first_next);
+    finish(&next);
+    finish(&slow_next);
+    finish(&first_next);
+    CU_ASSERT_EQUAL(first_next.status, SLUICE_OK);
+    CU_ASSERT_EQUAL(slow_next.status, SLUICE_OK);
+    CU_ASSERT_EQUAL(next.status, SLUICE_OK);
+    CU_ASSERT_EQUAL(memcmp(next.bytes, first_next.bytes, 5), 0);
+}
+
 TEST(ranks_of_another_world_are_refused)
 {
     const char *key = key_of("world");
