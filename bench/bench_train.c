@@ -9,13 +9,16 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 /* Samples a second that a trainer takes when batches are always ready: the rate that a loader has
  * to feed.  Each step uploads its batch anew. */
 
 struct bench {
     const char *device, *model, *precision;
-    uint64_t batch_size, image_size, num_classes, steps, rounds;
+    uint64_t batch_size, image_size, num_classes, steps, rounds, gpus;
+    unsigned rank; /* of `gpus` processes */
     bool is_parts;
 };
 
@@ -40,6 +43,14 @@ static void run(const struct bench *b, bool is_json)
         .table = table,
         .dropout = -1,
     };
+    char key[32];
+    if (b->gpus > 1) {
+        snprintf(key, sizeof(key), "bench_train_%d", (int)getppid());
+        options.rank = b->rank;
+        options.gpu = (int)b->rank;
+        options.world_size = (unsigned)b->gpus;
+        options.rendezvous = key;
+    }
     sluice_precision_parse(b->precision, &options.precision);
     struct sluice_trainer *trainer = NULL;
     if (sluice_trainer_create(&options, &trainer, &err))
@@ -96,6 +107,27 @@ static void run(const struct bench *b, bool is_json)
     sluice_trainer_destroy(trainer);
 }
 
+/* A process a GPU, as CUDA does not survive a fork; ranks wait for each other in every step, so each
+ * one's row has the rate of one GPU among them. */
+static int run_ranks(struct bench *b, bool is_json)
+{
+    int exit_code = 0;
+    for (b->rank = 0; b->rank < b->gpus; b->rank++) {
+        fflush(NULL);
+        if (fork() == 0) {
+            run(b, is_json);
+            fflush(NULL);
+            _exit(0);
+        }
+    }
+    for (uint64_t i = 0; i < b->gpus; i++) {
+        int status = 0;
+        if (wait(&status) < 0 || status != 0)
+            exit_code = 1;
+    }
+    return exit_code;
+}
+
 int main(int argc, char **argv)
 {
     static const char *const devices[] = {"cpu", "cuda", NULL};
@@ -107,7 +139,8 @@ int main(int argc, char **argv)
                       .image_size = 224,
                       .num_classes = 1000,
                       .steps = 20,
-                      .rounds = 5};
+                      .rounds = 5,
+                      .gpus = 1};
     const struct sluice_option table[] = {
         {.name = "device",
          .type = SLUICE_OPTION_CHOICE,
@@ -147,6 +180,10 @@ int main(int argc, char **argv)
          .choices = precisions,
          .help = "How --device cuda multiplies.",
          .default_text = "bf16 on a GPU that has it, else fp32"},
+        {.name = "gpus",
+         SLUICE_VALUE_UINT(b.gpus, "N"),
+         SLUICE_RANGE(1, 64),
+         .help = "Train on as many GPUs, a process each; each prints its own rate."},
         {.name = "parts",
          SLUICE_VALUE_FLAG(b.is_parts),
          .help = "Time each kernel of device cuda by itself, at the models' shapes, instead."},
@@ -161,6 +198,8 @@ int main(int argc, char **argv)
     if (result.should_exit)
         return result.exit_code;
     bench_print_machine();
+    if (!b.is_parts && b.gpus > 1)
+        return run_ranks(&b, result.is_json);
     if (!b.is_parts) {
         run(&b, result.is_json);
         return 0;

@@ -20,7 +20,7 @@ struct sluice_mix_row {
 
 enum { SLUICE_MIX_NONE, SLUICE_MIX_MIXUP, SLUICE_MIX_CUTMIX };
 
-/* The draws of a batch; kernels take them by value. */
+/* The draws of a batch. */
 struct sluice_mix_batch {
     uint32_t n, image_height, image_width; /* rows, and their size in pixels */
     uint32_t kind;

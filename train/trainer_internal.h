@@ -46,6 +46,12 @@ struct sluice_trainer_ops {
      * does not know. */
     sluice_status (*find_nonfinite)(struct sluice_trainer *trainer, struct sluice_nonfinite *found,
                                     struct sluice_err *err);
+    /* The text of the engines that steps run on, for a checkpoint, in memory of malloc(); and steps
+     * run on those of such a text from then on, as far as it is of this machine.  NULL: none. */
+    sluice_status (*engines)(const struct sluice_trainer *trainer, char **text,
+                             struct sluice_err *err);
+    sluice_status (*use_engines)(struct sluice_trainer *trainer, const char *text,
+                                 struct sluice_err *err);
     /* The needs of a full batch.  NULL: 0. */
     void (*memory)(const struct sluice_trainer *trainer, struct sluice_train_memory *memory);
 

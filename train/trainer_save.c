@@ -118,6 +118,12 @@ sluice_status sluice_trainer_save(struct sluice_trainer *trainer, const char *pa
     if (!net->num_params)
         return sluice_fail(err, SLUICE_E_UNSUPPORTED, "device %s has no model to save",
                            trainer->options.device);
+    char *engines = NULL;
+    if (trainer->ops->engines) {
+        const sluice_status failed = trainer->ops->engines(trainer, &engines, err);
+        if (failed)
+            return failed;
+    }
     const struct sluice_checkpoint_head head = {
         .model = net->model,
         .height = net->height,
@@ -126,6 +132,7 @@ sluice_status sluice_trainer_save(struct sluice_trainer *trainer, const char *pa
         .seed = trainer->options.seed,
         .steps = trainer->steps,
         .extra = extra ? extra : "",
+        .engines = engines ? engines : "",
     };
     struct list values = {0}, momenta = {0};
     sluice_status status = make_list(trainer, SLUICE_ARRAY_VALUE, &values, err);
@@ -137,6 +144,7 @@ sluice_status sluice_trainer_save(struct sluice_trainer *trainer, const char *pa
     }
     clear_list(&values);
     clear_list(&momenta);
+    free(engines);
     return status;
 }
 
@@ -264,6 +272,9 @@ sluice_status sluice_trainer_load(struct sluice_trainer *trainer, const char *pa
     sluice_status status = sluice_checkpoint_read(path, &checkpoint, err);
     if (!status)
         status = load(trainer, &checkpoint, path, err);
+    const char *engines = sluice_safetensors_text(&checkpoint.values, "engines");
+    if (!status && engines && trainer->ops->use_engines)
+        status = trainer->ops->use_engines(trainer, engines, err);
     if (!status) {
         trainer->steps = checkpoint.steps;
         trainer->options.seed = checkpoint.seed; /* dropout goes on with its own draws */

@@ -25,6 +25,8 @@ struct sluice_checkpoint_head {
     uint32_t num_classes;
     uint64_t seed, steps;
     const char *extra; /* "": none; UTF-8, at most SLUICE_CHECKPOINT_MAX_EXTRA bytes */
+    /* The device's text, such as the engines that device cuda chose; "": none. */
+    const char *engines;
 };
 
 /* Writes the pair, durably; the texts of `values` and `momenta` are not read.  After a failure the

@@ -8,34 +8,15 @@ namespace
 /* Packs in a thread's hands at once. */
 constexpr int MAP_UNROLL = 4;
 
-/* Without the bounds of IS_FULL the loads are not bound to conditions, which would let the compiler
- * put each of them right before its use. */
-template <bool IS_FULL, typename Op>
-__device__ void map_packs(const Op &op, size_t first, size_t num_packs)
-{
-    typename Op::template loaded<Op::V> x[MAP_UNROLL];
-#pragma unroll
-    for (int u = 0; u < MAP_UNROLL; u++) {
-        if (IS_FULL || first + u * BLOCK < num_packs)
-            x[u] = op.template load_pack<Op::V>(first + u * BLOCK);
-    }
-#pragma unroll
-    for (int u = 0; u < MAP_UNROLL; u++) {
-        if (IS_FULL || first + u * BLOCK < num_packs)
-            op.template run<Op::V>(first + u * BLOCK, x[u]);
-    }
-}
-
 /* Runs op on every pack of Op::V values, then on the values that fill no pack. */
 template <typename Op> __global__ void map_kernel(Op op, size_t count)
 {
-    const size_t num_packs = count / Op::V;
-    const size_t start = (size_t)blockIdx.x * (BLOCK * MAP_UNROLL), i = start + threadIdx.x;
-    if (start + BLOCK * MAP_UNROLL <= num_packs)
-        map_packs<true>(op, i, num_packs);
-    else
-        map_packs<false>(op, i, num_packs);
-    const size_t rest = num_packs * Op::V + threadIdx.x;
+    constexpr int V = Op::V;
+    const size_t num_packs = count / V;
+    take_packs<MAP_UNROLL>((size_t)blockIdx.x * (BLOCK * MAP_UNROLL) + threadIdx.x, BLOCK,
+                           num_packs, [&](size_t i) { return op.template load_pack<V>(i); },
+                           [&](size_t i, const auto &x) { op.template run<V>(i, x); });
+    const size_t rest = num_packs * V + threadIdx.x;
     if (blockIdx.x == 0 && rest < count)
         op.template run<1>(rest, op.template load_pack<1>(rest));
 }
@@ -48,77 +29,85 @@ template <typename Op> cudaError_t map(cudaStream_t stream, const Op &op, size_t
     return cudaGetLastError();
 }
 
-template <typename T> struct relu_op {
-    static constexpr int V = WIDTH<T>;
-    template <int N> using loaded = pack<T, N>;
-    T *values;
-    template <int N> __device__ loaded<N> load_pack(size_t i) const
+/* to[i] = F()(from[i]) */
+template <typename From, typename To, typename F> struct unary_op {
+    static constexpr int V = sizeof(From) == sizeof(To) ? WIDTH<From> : 4;
+    const From *from;
+    To *to;
+    template <int N> __device__ pack<From, N> load_pack(size_t i) const
     {
-        return load<N>(values, i);
+        return load<N>(from, i);
     }
-    template <int N> __device__ void run(size_t i, const loaded<N> &x) const
+    template <int N> __device__ void run(size_t i, const pack<From, N> &x) const
     {
         float out[N];
 #pragma unroll
         for (int k = 0; k < N; k++)
-            out[k] = at_least_0(x.at(k), true);
-        store(values, i, out);
+            out[k] = F()(x.at(k));
+        store(to, i, out);
     }
 };
 
-/* The packs at one place of two arrays. */
 template <typename T, int N> struct two_packs {
     pack<T, N> a, b;
 };
 
-template <typename T> struct relu_backward_op {
+/* to[i] = F()(to[i], from[i]) */
+template <typename T, typename F> struct binary_op {
     static constexpr int V = WIDTH<T>;
-    template <int N> using loaded = two_packs<T, N>;
-    T *diffs;
-    const T *values;
-    template <int N> __device__ loaded<N> load_pack(size_t i) const
-    {
-        return {load<N>(diffs, i), load<N>(values, i)};
-    }
-    template <int N> __device__ void run(size_t i, const loaded<N> &x) const
-    {
-        float out[N];
-#pragma unroll
-        for (int k = 0; k < N; k++)
-            out[k] = x.b.at(k) <= 0 ? 0 : x.a.at(k);
-        store(diffs, i, out);
-    }
-};
-
-template <typename T> struct add_op {
-    static constexpr int V = WIDTH<T>;
-    template <int N> using loaded = two_packs<T, N>;
     T *to;
     const T *from;
-    template <int N> __device__ loaded<N> load_pack(size_t i) const
+    template <int N> __device__ two_packs<T, N> load_pack(size_t i) const
     {
         return {load<N>((const T *)to, i), load<N>(from, i)};
     }
-    template <int N> __device__ void run(size_t i, const loaded<N> &x) const
+    template <int N> __device__ void run(size_t i, const two_packs<T, N> &x) const
     {
         float out[N];
 #pragma unroll
         for (int k = 0; k < N; k++)
-            out[k] = x.a.at(k) + x.b.at(k);
+            out[k] = F()(x.a.at(k), x.b.at(k));
         store(to, i, out);
+    }
+};
+
+struct same {
+    __device__ float operator()(float value) const
+    {
+        return value;
+    }
+};
+
+struct relu_of {
+    __device__ float operator()(float value) const
+    {
+        return at_least_0(value, true);
+    }
+};
+
+struct relu_diff {
+    __device__ float operator()(float diff, float value) const
+    {
+        return value <= 0 ? 0 : diff;
+    }
+};
+
+struct sum_of {
+    __device__ float operator()(float a, float b) const
+    {
+        return a + b;
     }
 };
 
 /* Four values take the four words of a Philox block, as in sluice_net_dropout_mask(). */
 template <typename T> struct dropout_op {
     static constexpr int V = WIDTH<T>;
-    template <int N> using loaded = pack<T, N>;
     T *values;
     uint64_t seed;
     const struct sluice_cuda_step *step;
     uint32_t layer, drop_below;
     float kept;
-    template <int N> __device__ loaded<N> load_pack(size_t i) const
+    template <int N> __device__ pack<T, N> load_pack(size_t i) const
     {
         return load<N>(values, i);
     }
@@ -131,7 +120,7 @@ template <typename T> struct dropout_op {
         words[3] = 0x44000000u | layer;
         sluice_mix_philox((uint32_t)seed, (uint32_t)(seed >> 32), words);
     }
-    template <int N> __device__ void run(size_t i, const loaded<N> &x) const
+    template <int N> __device__ void run(size_t i, const pack<T, N> &x) const
     {
         constexpr int TAKEN = N < 4 ? N : 4; /* of each block */
         float out[N];
@@ -151,35 +140,15 @@ template <typename T> struct dropout_op {
     }
 };
 
-template <typename From, typename To> struct convert_op {
-    static constexpr int V = 4;
-    template <int N> using loaded = pack<From, N>;
-    const From *from;
-    To *to;
-    template <int N> __device__ loaded<N> load_pack(size_t i) const
-    {
-        return load<N>(from, i);
-    }
-    template <int N> __device__ void run(size_t i, const loaded<N> &x) const
-    {
-        float out[N];
-#pragma unroll
-        for (int k = 0; k < N; k++)
-            out[k] = x.at(k);
-        store(to, i, out);
-    }
-};
-
 template <typename T> struct nonfinite_op {
     static constexpr int V = WIDTH<T>;
-    template <int N> using loaded = pack<T, N>;
     const T *values;
     uint32_t *flag;
-    template <int N> __device__ loaded<N> load_pack(size_t i) const
+    template <int N> __device__ pack<T, N> load_pack(size_t i) const
     {
         return load<N>(values, i);
     }
-    template <int N> __device__ void run(size_t, const loaded<N> &x) const
+    template <int N> __device__ void run(size_t, const pack<T, N> &x) const
     {
         bool is_bad = false;
 #pragma unroll
@@ -302,75 +271,11 @@ __global__ void __launch_bounds__(BLOCK)
     }
 }
 
-template <typename T> cudaError_t relu(cudaStream_t stream, void *values, size_t count)
-{
-    return map(stream, relu_op<T>{(T *)values}, count);
-}
-
-template <typename T>
-cudaError_t relu_backward(cudaStream_t stream, void *diffs, const void *values, size_t count)
-{
-    return map(stream, relu_backward_op<T>{(T *)diffs, (const T *)values}, count);
-}
-
-template <typename T> cudaError_t add(cudaStream_t stream, void *to, const void *from, size_t count)
-{
-    return map(stream, add_op<T>{(T *)to, (const T *)from}, count);
-}
-
-template <typename T>
-cudaError_t dropout(cudaStream_t stream, void *values, size_t count, uint64_t seed,
-                    const struct sluice_cuda_step *step, uint32_t layer, double p)
-{
-    return map(
-        stream,
-        dropout_op<T>{(T *)values, seed, step, layer, (uint32_t)(p * 0x1p32), (float)(1 / (1 - p))},
-        count);
-}
-
-template <typename T>
-cudaError_t flag_nonfinite(cudaStream_t stream, const void *values, size_t count, uint32_t *flag)
-{
-    return map(stream, nonfinite_op<T>{(const T *)values, flag}, count);
-}
-
 /* Each block loads the table, so as many as run at once are enough. */
 unsigned input_blocks(size_t wanted)
 {
     const size_t most = (size_t)num_multiprocessors() * (2048 / BLOCK);
     return (unsigned)(wanted < most ? wanted : most);
-}
-
-template <typename T>
-cudaError_t input(cudaStream_t stream, const uint8_t *pixels, const float *table, void *out,
-                  size_t num_pixels, uint32_t num_c, const uint32_t *unless)
-{
-    assert(num_c == 4 || num_c == 8);
-    const unsigned blocks = input_blocks(ceil_div(num_pixels, BLOCK));
-    if (num_c == 4)
-        input_kernel<T, 4>
-            <<<blocks, BLOCK, 0, stream>>>(pixels, table, (T *)out, num_pixels, unless);
-    else
-        input_kernel<T, 8>
-            <<<blocks, BLOCK, 0, stream>>>(pixels, table, (T *)out, num_pixels, unless);
-    return cudaGetLastError();
-}
-
-template <typename T>
-cudaError_t mix_input(cudaStream_t stream, const struct sluice_cuda_step *step,
-                      const struct sluice_mix_row *rows, const uint8_t *pixels, const float *table,
-                      const float *quantiles, void *out, size_t num_samples, uint32_t num_c,
-                      const uint32_t *unless)
-{
-    assert(num_c == 4 || num_c == 8);
-    const unsigned blocks = input_blocks(SIZE_MAX);
-    if (num_c == 4)
-        mix_input_kernel<T, 4><<<blocks, BLOCK, 0, stream>>>(
-            step, rows, pixels, table, quantiles, (T *)out, (uint32_t)num_samples, unless);
-    else
-        mix_input_kernel<T, 8><<<blocks, BLOCK, 0, stream>>>(
-            step, rows, pixels, table, quantiles, (T *)out, (uint32_t)num_samples, unless);
-    return cudaGetLastError();
 }
 
 } // namespace
@@ -388,7 +293,14 @@ cudaError_t sluice_cuda_input(cudaStream_t stream, enum sluice_cuda_type type,
                               const uint8_t *pixels, const float *table, void *out,
                               size_t num_pixels, uint32_t num_c, const uint32_t *unless)
 {
-    return FOR_TYPE(type, input, stream, pixels, table, out, num_pixels, num_c, unless);
+    assert(num_c == 4 || num_c == 8);
+    return with_type(type, [&](auto t) {
+        using T = decltype(t);
+        const auto kernel = num_c == 4 ? input_kernel<T, 4> : input_kernel<T, 8>;
+        kernel<<<input_blocks(ceil_div(num_pixels, BLOCK)), BLOCK, 0, stream>>>(
+            pixels, table, (T *)out, num_pixels, unless);
+        return cudaGetLastError();
+    });
 }
 
 cudaError_t sluice_cuda_mix_input(cudaStream_t stream, enum sluice_cuda_type type,
@@ -397,49 +309,72 @@ cudaError_t sluice_cuda_mix_input(cudaStream_t stream, enum sluice_cuda_type typ
                                   const float *table, const float *quantiles, void *out,
                                   size_t num_samples, uint32_t num_c, const uint32_t *unless)
 {
-    return FOR_TYPE(type, mix_input, stream, step, rows, pixels, table, quantiles, out, num_samples,
-                    num_c, unless);
+    assert(num_c == 4 || num_c == 8);
+    return with_type(type, [&](auto t) {
+        using T = decltype(t);
+        const auto kernel = num_c == 4 ? mix_input_kernel<T, 4> : mix_input_kernel<T, 8>;
+        kernel<<<input_blocks(SIZE_MAX), BLOCK, 0, stream>>>(
+            step, rows, pixels, table, quantiles, (T *)out, (uint32_t)num_samples, unless);
+        return cudaGetLastError();
+    });
 }
 
 cudaError_t sluice_cuda_relu(cudaStream_t stream, enum sluice_cuda_type type, void *values,
                              size_t count)
 {
-    return FOR_TYPE(type, relu, stream, values, count);
+    return with_type(type, [&](auto t) {
+        using T = decltype(t);
+        return map(stream, unary_op<T, T, relu_of>{(T *)values, (T *)values}, count);
+    });
 }
 
 cudaError_t sluice_cuda_relu_backward(cudaStream_t stream, enum sluice_cuda_type type, void *diffs,
                                       const void *values, size_t count)
 {
-    return FOR_TYPE(type, relu_backward, stream, diffs, values, count);
+    return with_type(type, [&](auto t) {
+        using T = decltype(t);
+        return map(stream, binary_op<T, relu_diff>{(T *)diffs, (const T *)values}, count);
+    });
 }
 
 cudaError_t sluice_cuda_add(cudaStream_t stream, enum sluice_cuda_type type, void *to,
                             const void *from, size_t count)
 {
-    return FOR_TYPE(type, add, stream, to, from, count);
+    return with_type(type, [&](auto t) {
+        using T = decltype(t);
+        return map(stream, binary_op<T, sum_of>{(T *)to, (const T *)from}, count);
+    });
 }
 
 cudaError_t sluice_cuda_dropout(cudaStream_t stream, enum sluice_cuda_type type, void *values,
                                 size_t count, uint64_t seed, const struct sluice_cuda_step *step,
                                 uint32_t layer, double p)
 {
-    return FOR_TYPE(type, dropout, stream, values, count, seed, step, layer, p);
+    const uint32_t drop_below = (uint32_t)(p * 0x1p32);
+    const float kept = (float)(1 / (1 - p));
+    return with_type(type, [&](auto t) {
+        using T = decltype(t);
+        return map(stream, dropout_op<T>{(T *)values, seed, step, layer, drop_below, kept}, count);
+    });
 }
 
 cudaError_t sluice_cuda_to_float(cudaStream_t stream, const void *from, float *to, size_t count)
 {
-    return map(stream, convert_op<bf16, float>{(const bf16 *)from, to}, count);
+    return map(stream, unary_op<bf16, float, same>{(const bf16 *)from, to}, count);
 }
 
 cudaError_t sluice_cuda_from_float(cudaStream_t stream, const float *from, void *to, size_t count)
 {
-    return map(stream, convert_op<float, bf16>{from, (bf16 *)to}, count);
+    return map(stream, unary_op<float, bf16, same>{from, (bf16 *)to}, count);
 }
 
 cudaError_t sluice_cuda_flag_nonfinite(cudaStream_t stream, enum sluice_cuda_type type,
                                        const void *values, size_t count, uint32_t *flag)
 {
-    return FOR_TYPE(type, flag_nonfinite, stream, values, count, flag);
+    return with_type(type, [&](auto t) {
+        using T = decltype(t);
+        return map(stream, nonfinite_op<T>{(const T *)values, flag}, count);
+    });
 }
 
 cudaError_t sluice_cuda_sgd(cudaStream_t stream, float *values, float *momenta, const float *grads,

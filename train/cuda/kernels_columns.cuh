@@ -17,7 +17,8 @@ constexpr unsigned MAX_SUM_BLOCKS = 512;
 /* Rows of a thread in a map: enough to pay for loading the channels. */
 constexpr unsigned MAP_ROWS = 16;
 
-/* A block has a tile of `cols` packs of a row, and reads `lanes` rows at once. */
+/* A block has a tile of `cols` packs of a row, and reads `lanes` rows at once.  The tiles of the
+ * same rows follow each other, so that they are read at about the same time. */
 struct columns {
     size_t rows;
     uint32_t packs, tiles, cols, lanes;
@@ -36,6 +37,22 @@ static inline columns columns_of(size_t rows, size_t num_c, int width)
     return m;
 }
 
+/* A thread's place in its block and in a row, and the block's among those of its tile. */
+struct column_place {
+    uint32_t lane, col, block, tile;
+    __device__ column_place(const columns &m)
+    {
+        block = blockIdx.x / m.tiles;
+        tile = blockIdx.x % m.tiles;
+        lane = threadIdx.x / m.cols;
+        col = tile * m.cols + threadIdx.x % m.cols;
+    }
+    __device__ bool is_used(const columns &m) const
+    {
+        return lane < m.lanes && col < m.packs;
+    }
+};
+
 template <int V>
 __device__ void load_channels(const float *__restrict__ from, uint32_t col, float (&to)[V])
 {
@@ -49,25 +66,6 @@ __device__ void load_channels(const float *__restrict__ from, uint32_t col, floa
     }
 }
 
-/* Without the bounds of IS_FULL the loads are not bound to conditions, which would let the compiler
- * put each of them right before its use. */
-template <bool IS_FULL, typename Op>
-__device__ void add_packs(const Op &op, const typename Op::channels &channels, size_t i,
-                          size_t stride, size_t end, float2 (&sums)[Op::V])
-{
-    typename Op::loaded x[Op::UNROLL];
-#pragma unroll
-    for (int u = 0; u < Op::UNROLL; u++) {
-        if (IS_FULL || i + u * stride < end)
-            x[u] = op.load_pack(i + u * stride);
-    }
-#pragma unroll
-    for (int u = 0; u < Op::UNROLL; u++) {
-        if (IS_FULL || i + u * stride < end)
-            op.add(i + u * stride, x[u], channels, sums);
-    }
-}
-
 /* The first of two stages: two sums for each column over the rows of a block.  One wave of blocks
  * walks through the matrix, so that few partial sums are left.  A thread adds some hundred rows in
  * float32; from there on sums are double. */
@@ -76,23 +74,25 @@ __global__ void __launch_bounds__(COLUMN_THREADS, COLUMN_BLOCKS)
     column_sums_kernel(const Op op, const columns m, double2 *__restrict__ partials)
 {
     constexpr int V = Op::V;
+    static_assert(MOST_COLUMNS * V <= COLUMN_THREADS, "a thread for each column of a tile");
     __shared__ float2 shared[COLUMN_THREADS * V];
-    const uint32_t lane = threadIdx.x / m.cols;
-    const uint32_t col = blockIdx.y * m.cols + threadIdx.x % m.cols;
+    const column_place at(m);
     float2 sums[V] = {};
-    if (lane < m.lanes && col < m.packs) {
-        const typename Op::channels channels(op, col);
-        const size_t stride = (size_t)gridDim.x * m.lanes * m.packs, end = m.rows * m.packs;
-        size_t i = ((size_t)blockIdx.x * m.lanes + lane) * m.packs + col;
-        for (; i + (Op::UNROLL - 1) * stride < end; i += Op::UNROLL * stride)
-            add_packs<true>(op, channels, i, stride, end, sums);
-        add_packs<false>(op, channels, i, stride, end, sums);
+    if (at.is_used(m)) {
+        const typename Op::channels channels(op, at.col);
+        const size_t lanes = (size_t)(gridDim.x / m.tiles) * m.lanes;
+        const size_t stride = lanes * m.packs, end = m.rows * m.packs;
+        size_t i = ((size_t)at.block * m.lanes + at.lane) * m.packs + at.col;
+        for (; i < end; i += Op::UNROLL * stride)
+            take_packs<Op::UNROLL>(
+                i, stride, end, [&](size_t k) { return op.load_pack(k); },
+                [&](size_t k, const auto &x) { op.add(k, x, channels, sums); });
     }
 #pragma unroll
     for (int k = 0; k < V; k++)
         shared[threadIdx.x * V + k] = sums[k];
     __syncthreads();
-    const uint32_t c = blockIdx.y * m.cols * V + threadIdx.x;
+    const uint32_t c = at.tile * m.cols * V + threadIdx.x;
     if (threadIdx.x >= m.cols * V || c >= m.packs * V)
         return;
     double2 total = {0, 0};
@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(COLUMN_THREADS, COLUMN_BLOCKS)
         total.x += part.x;
         total.y += part.y;
     }
-    partials[(size_t)blockIdx.x * m.packs * V + c] = total;
+    partials[(size_t)at.block * m.packs * V + c] = total;
 }
 
 /* The second stage: a warp adds the partial sums of a column, and finish(c, sums) makes of them
@@ -143,27 +143,10 @@ static cudaError_t column_sums(cudaStream_t stream, const Op &op, const Finish &
     if (blocks == 0)
         blocks = 1;
     double2 *partials = (double2 *)scratch;
-    column_sums_kernel<<<dim3(blocks, m.tiles), COLUMN_THREADS, 0, stream>>>(op, m, partials);
+    column_sums_kernel<<<blocks * m.tiles, COLUMN_THREADS, 0, stream>>>(op, m, partials);
     column_finish_kernel<<<(unsigned)ceil_div(num_c, BLOCK / 32), BLOCK, 0, stream>>>(
         finish, blocks, num_c, partials);
     return cudaGetLastError();
-}
-
-template <bool IS_FULL, typename Op>
-__device__ void run_packs(const Op &op, const typename Op::channels &channels, size_t i,
-                          size_t stride, size_t end)
-{
-    typename Op::loaded x[Op::UNROLL];
-#pragma unroll
-    for (int u = 0; u < Op::UNROLL; u++) {
-        if (IS_FULL || i + u * stride < end)
-            x[u] = op.load_pack(i + u * stride);
-    }
-#pragma unroll
-    for (int u = 0; u < Op::UNROLL; u++) {
-        if (IS_FULL || i + u * stride < end)
-            op.run(i + u * stride, x[u], channels);
-    }
 }
 
 /* Runs op on every pack.  Blocks take the rows from the last to the first: where column_sums() went
@@ -172,22 +155,18 @@ template <typename Op>
 __global__ void __launch_bounds__(COLUMN_THREADS, COLUMN_BLOCKS)
     column_map_kernel(const Op op, const columns m)
 {
-    const uint32_t lane = threadIdx.x / m.cols;
-    const uint32_t col = blockIdx.y * m.cols + threadIdx.x % m.cols;
-    if (lane >= m.lanes || col >= m.packs)
+    const column_place at(m);
+    if (!at.is_used(m))
         return;
-    const typename Op::channels channels(op, col);
+    const typename Op::channels channels(op, at.col);
     const size_t stride = (size_t)m.lanes * m.packs, end = m.rows * m.packs;
-    const size_t block = gridDim.x - 1 - blockIdx.x;
-    size_t i = (block * m.thread_rows * m.lanes + lane) * m.packs + col;
+    const size_t block = gridDim.x / m.tiles - 1 - at.block;
+    size_t i = (block * m.thread_rows * m.lanes + at.lane) * m.packs + at.col;
 #pragma unroll 1
-    for (uint32_t row = 0; row < m.thread_rows; row += Op::UNROLL) {
-        if (i + (Op::UNROLL - 1) * stride < end)
-            run_packs<true>(op, channels, i, stride, end);
-        else
-            run_packs<false>(op, channels, i, stride, end);
-        i += Op::UNROLL * stride;
-    }
+    for (uint32_t row = 0; row < m.thread_rows; row += Op::UNROLL, i += Op::UNROLL * stride)
+        take_packs<Op::UNROLL>(
+            i, stride, end, [&](size_t k) { return op.load_pack(k); },
+            [&](size_t k, const auto &x) { op.run(k, x, channels); });
 }
 
 template <typename Op>
@@ -201,7 +180,7 @@ static cudaError_t column_map(cudaStream_t stream, const Op &op, size_t rows, si
            ceil_div(rows, (size_t)m.lanes * m.thread_rows) * m.tiles < wanted)
         m.thread_rows /= 2;
     const unsigned blocks = (unsigned)ceil_div(rows, (size_t)m.lanes * m.thread_rows);
-    column_map_kernel<<<dim3(blocks, m.tiles), COLUMN_THREADS, 0, stream>>>(op, m);
+    column_map_kernel<<<blocks * m.tiles, COLUMN_THREADS, 0, stream>>>(op, m);
     return cudaGetLastError();
 }
 

@@ -31,7 +31,7 @@ extern "C" {
 
 enum sluice_cuda_type { SLUICE_CUDA_F32, SLUICE_CUDA_BF16 };
 
-/* The arguments that change from step to step. */
+/* A step's number, rate and draws: a replayed graph finds new ones in the same place. */
 struct sluice_cuda_step {
     uint64_t step;
     float lr;
@@ -39,8 +39,8 @@ struct sluice_cuda_step {
     struct sluice_mix_batch mix;
 };
 
-/* Maximum pooling has the kernels and pads of our models: 2 and 0, 3 and 0, 3 and 1, with a stride of
- * 2; others are cudaErrorInvalidValue.  Average pooling ignores kernel, stride and pad. */
+/* Maximum pooling takes the kernels and pads of our models, 2 and 0, 3 and 0, 3 and 1, with a stride
+ * of 2, and returns cudaErrorInvalidValue for others.  Average pooling reads none of the three. */
 struct sluice_cuda_window {
     uint32_t c, in_h, in_w, out_h, out_w;
     uint32_t kernel, stride, pad;

@@ -65,16 +65,6 @@ template <typename T> __device__ inline float rounded(float value)
     return sizeof(T) == 2 ? __bfloat162float(__float2bfloat16_rn(value)) : value;
 }
 
-__device__ inline float to_float(float value)
-{
-    return value;
-}
-
-__device__ inline float to_float(bf16 value)
-{
-    return __bfloat162float(value);
-}
-
 /* relu(value), where relu is on; a NaN stays a NaN. */
 __device__ inline float at_least_0(float value, bool relu)
 {
@@ -100,8 +90,39 @@ static inline size_t ceil_div(size_t a, size_t b)
     return (a + b - 1) / b;
 }
 
-/* Calls function<T>(...) for the type. */
-#define FOR_TYPE(type, function, ...)                                                              \
-    ((type) == SLUICE_CUDA_BF16 ? function<bf16>(__VA_ARGS__) : function<float>(__VA_ARGS__))
+/* Reads UNROLL packs from i on, `stride` apart and before `end`, and then uses them: use(i, pack).
+ * Where all are there, no load is bound to a condition, which would let the compiler put it right
+ * before its use. */
+template <int UNROLL, typename Load, typename Use>
+__device__ inline void take_packs(size_t i, size_t stride, size_t end, const Load &load,
+                                  const Use &use)
+{
+    decltype(load(i)) x[UNROLL];
+    if (i + (UNROLL - 1) * stride < end) {
+#pragma unroll
+        for (int u = 0; u < UNROLL; u++)
+            x[u] = load(i + u * stride);
+#pragma unroll
+        for (int u = 0; u < UNROLL; u++)
+            use(i + u * stride, x[u]);
+        return;
+    }
+#pragma unroll
+    for (int u = 0; u < UNROLL - 1; u++) {
+        if (i + u * stride < end)
+            x[u] = load(i + u * stride);
+    }
+#pragma unroll
+    for (int u = 0; u < UNROLL - 1; u++) {
+        if (i + u * stride < end)
+            use(i + u * stride, x[u]);
+    }
+}
+
+/* f(T()) for the type. */
+template <typename F> static cudaError_t with_type(enum sluice_cuda_type type, const F &f)
+{
+    return type == SLUICE_CUDA_BF16 ? f(bf16()) : f(float());
+}
 
 #endif

@@ -121,17 +121,6 @@ __global__ void __launch_bounds__(BLOCK)
     }
 }
 
-template <typename T>
-cudaError_t loss(cudaStream_t stream, const struct sluice_cuda_step *step, const float *logits,
-                 const uint32_t *labels, size_t num_samples, uint32_t num_classes, void *diff,
-                 struct sluice_cuda_sums *scratch, struct sluice_cuda_sums *sums, uint32_t *is_bad)
-{
-    loss_kernel<<<(unsigned)num_samples, BLOCK, 0, stream>>>(
-        step, logits, labels, num_classes, 1.0 / (double)num_samples, (T *)diff, scratch);
-    sum_kernel<<<1, BLOCK, 0, stream>>>(scratch, num_samples, sums, is_bad);
-    return cudaGetLastError();
-}
-
 } // namespace
 
 cudaError_t sluice_cuda_loss(cudaStream_t stream, enum sluice_cuda_type type, const float *logits,
@@ -149,6 +138,12 @@ cudaError_t sluice_cuda_mix_loss(cudaStream_t stream, enum sluice_cuda_type type
                                  void *diff, struct sluice_cuda_sums *scratch,
                                  struct sluice_cuda_sums *sums, uint32_t *is_bad)
 {
-    return FOR_TYPE(type, loss, stream, step, logits, labels, num_samples, num_classes, diff,
-                    scratch, sums, is_bad);
+    const double weight = 1.0 / (double)num_samples;
+    return with_type(type, [&](auto t) {
+        using T = decltype(t);
+        loss_kernel<<<(unsigned)num_samples, BLOCK, 0, stream>>>(step, logits, labels, num_classes,
+                                                                 weight, (T *)diff, scratch);
+        sum_kernel<<<1, BLOCK, 0, stream>>>(scratch, num_samples, sums, is_bad);
+        return cudaGetLastError();
+    });
 }

@@ -65,7 +65,7 @@ template <typename T> struct moments_finish {
     double rows;
     __device__ void operator()(size_t c, double2 sums) const
     {
-        const double shifted = sums.x / rows, mean = to_float(in[c]) + shifted;
+        const double shifted = sums.x / rows, mean = load<1>(in, c).at(0) + shifted;
         double variance = sums.y / rows - shifted * shifted;
         variance = variance < 0 ? 0 : variance; /* NaN stays */
         const double unbias = rows > 1 ? rows / (rows - 1) : 1, kept = 1 - norm.momentum;
@@ -87,7 +87,7 @@ __global__ void running_kernel(const struct sluice_cuda_norm norm)
 }
 
 template <typename T, bool ADDS> struct normalise_op {
-    static constexpr int V = WIDTH<T>, UNROLL = 4;
+    static constexpr int V = WIDTH<T>, UNROLL = ADDS ? 4 : 8;
     using loaded = norm_packs<T>;
     struct sluice_cuda_norm norm;
     const T *in, *added;
@@ -126,7 +126,7 @@ template <typename T, bool ADDS> struct normalise_op {
 /* Where d is 0: nowhere, where the output computed from `in` is not positive, or where `out` is. */
 enum mask { MASK_NONE, MASK_IN, MASK_OUT };
 
-/* The values that both passes of the backward pass read, and d, the gradient behind add and relu. */
+/* Reads the tensors of both passes backwards; d is the gradient behind add and relu. */
 template <typename T, int MASK, bool MORE> struct norm_diffs {
     static constexpr int V = WIDTH<T>, NUM_LOADS = 2 + MORE + (MASK == MASK_OUT);
     struct loaded {
@@ -306,25 +306,13 @@ struct bias_finish {
 };
 
 template <typename T>
-cudaError_t normalise_all(cudaStream_t stream, const struct sluice_cuda_norm *norm, size_t rows,
+cudaError_t normalise_all(cudaStream_t stream, const struct sluice_cuda_norm &norm, size_t rows,
                           const void *in, const void *add, void *out)
 {
+    const T *const i = (const T *)in, *const a = (const T *)add;
     if (add)
-        return column_map(stream,
-                          normalise_op<T, true>{*norm, (const T *)in, (const T *)add, (T *)out},
-                          rows, norm->num_c);
-    return column_map(stream, normalise_op<T, false>{*norm, (const T *)in, NULL, (T *)out}, rows,
-                      norm->num_c);
-}
-
-template <typename T>
-cudaError_t norm_train(cudaStream_t stream, const struct sluice_cuda_norm *norm, size_t rows,
-                       const void *in, const void *add, void *out)
-{
-    const cudaError_t error = column_sums(stream, moments_op<T>{(const T *)in},
-                                          moments_finish<T>{*norm, (const T *)in, (double)rows},
-                                          rows, norm->num_c, norm->scratch);
-    return error ? error : normalise_all<T>(stream, norm, rows, in, add, out);
+        return column_map(stream, normalise_op<T, true>{norm, i, a, (T *)out}, rows, norm.num_c);
+    return column_map(stream, normalise_op<T, false>{norm, i, NULL, (T *)out}, rows, norm.num_c);
 }
 
 struct norm_gradients {
@@ -333,8 +321,8 @@ struct norm_gradients {
 };
 
 template <typename T, int MASK, bool MORE>
-cudaError_t norm_backward_as(cudaStream_t stream, const norm_diffs<T, MASK, MORE> &diffs,
-                             size_t rows, const norm_gradients &to)
+cudaError_t norm_backward(cudaStream_t stream, const norm_diffs<T, MASK, MORE> &diffs, size_t rows,
+                          const norm_gradients &to)
 {
     const struct sluice_cuda_norm &norm = diffs.norm;
     const cudaError_t error =
@@ -343,76 +331,16 @@ cudaError_t norm_backward_as(cudaStream_t stream, const norm_diffs<T, MASK, MORE
                     norm.num_c, norm.scratch);
     if (error)
         return error;
-    const float per_row = (float)(1 / (double)rows);
+    const auto second = [&](const auto &from, auto op) {
+        return column_map(stream,
+                          decltype(op){from, (T *)to.diff_in, to.diff_weight, to.diff_bias,
+                                       (float)(1 / (double)rows)},
+                          rows, norm.num_c);
+    };
     if (to.diff_add) /* d is there */
-        return column_map(
-            stream,
-            norm_diff_op<T, MASK_NONE, false>{{norm, diffs.in, NULL, (const T *)to.diff_add, NULL},
-                                              (T *)to.diff_in,
-                                              to.diff_weight,
-                                              to.diff_bias,
-                                              per_row},
-            rows, norm.num_c);
-    return column_map(
-        stream,
-        norm_diff_op<T, MASK, MORE>{diffs, (T *)to.diff_in, to.diff_weight, to.diff_bias, per_row},
-        rows, norm.num_c);
-}
-
-template <typename T, int MASK>
-cudaError_t norm_backward_masked(cudaStream_t stream, const struct sluice_cuda_norm &norm,
-                                 size_t rows, const void *in, const void *out, const void *diff_out,
-                                 const void *diff_more, const norm_gradients &to)
-{
-    const T *const i = (const T *)in, *const o = (const T *)out, *const d = (const T *)diff_out;
-    if (!diff_more)
-        return norm_backward_as(stream, norm_diffs<T, MASK, false>{norm, i, o, d, NULL}, rows, to);
-    return norm_backward_as(stream, norm_diffs<T, MASK, true>{norm, i, o, d, (const T *)diff_more},
-                            rows, to);
-}
-
-template <typename T>
-cudaError_t norm_backward(cudaStream_t stream, const struct sluice_cuda_norm *norm, size_t rows,
-                          const void *in, const void *out, const void *diff_out,
-                          const void *diff_more, const norm_gradients &to)
-{
-    if (!norm->relu)
-        return norm_backward_masked<T, MASK_NONE>(stream, *norm, rows, in, NULL, diff_out,
-                                                  diff_more, to);
-    if (!out)
-        return norm_backward_masked<T, MASK_IN>(stream, *norm, rows, in, NULL, diff_out, diff_more,
-                                                to);
-    return norm_backward_masked<T, MASK_OUT>(stream, *norm, rows, in, out, diff_out, diff_more, to);
-}
-
-template <typename T>
-cudaError_t bias(cudaStream_t stream, void *values, const float *bias, size_t rows, size_t num_c,
-                 bool relu)
-{
-    if (num_c % WIDTH<T> == 0)
-        return column_map(stream, bias_op<T, WIDTH<T>>{(T *)values, bias, relu}, rows, num_c);
-    return column_map(stream, bias_op<T, 1>{(T *)values, bias, relu}, rows, num_c);
-}
-
-template <typename T, int V>
-cudaError_t bias_sums(cudaStream_t stream, void *diffs, const void *values, size_t rows,
-                      size_t num_c, float *diff_bias, double *scratch)
-{
-    const bias_finish finish{diff_bias};
-    if (values)
-        return column_sums(stream, bias_sums_op<T, V, true>{(T *)diffs, (const T *)values}, finish,
-                           rows, num_c, scratch);
-    return column_sums(stream, bias_sums_op<T, V, false>{(T *)diffs, NULL}, finish, rows, num_c,
-                       scratch);
-}
-
-template <typename T>
-cudaError_t bias_backward(cudaStream_t stream, void *diffs, const void *values, size_t rows,
-                          size_t num_c, float *diff_bias, double *scratch)
-{
-    if (num_c % WIDTH<T> == 0)
-        return bias_sums<T, WIDTH<T>>(stream, diffs, values, rows, num_c, diff_bias, scratch);
-    return bias_sums<T, 1>(stream, diffs, values, rows, num_c, diff_bias, scratch);
+        return second(norm_diffs<T, MASK_NONE, false>{norm, diffs.in, NULL, (T *)to.diff_add, NULL},
+                      norm_diff_op<T, MASK_NONE, false>());
+    return second(diffs, norm_diff_op<T, MASK, MORE>());
 }
 
 void check_norm(const struct sluice_cuda_norm *norm)
@@ -436,7 +364,14 @@ cudaError_t sluice_cuda_norm_train(cudaStream_t stream, enum sluice_cuda_type ty
                                    const void *add, void *out)
 {
     check_norm(norm);
-    return FOR_TYPE(type, norm_train, stream, norm, rows, in, add, out);
+    return with_type(type, [&](auto t) {
+        using T = decltype(t);
+        const T *const from = (const T *)in;
+        const cudaError_t error =
+            column_sums(stream, moments_op<T>{from}, moments_finish<T>{*norm, from, (double)rows},
+                        rows, norm->num_c, norm->scratch);
+        return error ? error : normalise_all<T>(stream, *norm, rows, in, add, out);
+    });
 }
 
 cudaError_t sluice_cuda_norm_evaluate(cudaStream_t stream, enum sluice_cuda_type type,
@@ -445,7 +380,9 @@ cudaError_t sluice_cuda_norm_evaluate(cudaStream_t stream, enum sluice_cuda_type
 {
     check_norm(norm);
     running_kernel<<<(unsigned)ceil_div(norm->num_c, BLOCK), BLOCK, 0, stream>>>(*norm);
-    return FOR_TYPE(type, normalise_all, stream, norm, rows, in, add, out);
+    return with_type(type, [&](auto t) {
+        return normalise_all<decltype(t)>(stream, *norm, rows, in, add, out);
+    });
 }
 
 cudaError_t sluice_cuda_norm_backward(cudaStream_t stream, enum sluice_cuda_type type,
@@ -457,18 +394,51 @@ cudaError_t sluice_cuda_norm_backward(cudaStream_t stream, enum sluice_cuda_type
     check_norm(norm);
     assert(is_aligned(diff_weight) && is_aligned(diff_bias) && diff_add != diff_in);
     const norm_gradients to = {diff_add, diff_in, diff_weight, diff_bias};
-    return FOR_TYPE(type, norm_backward, stream, norm, rows, in, out, diff_out, diff_more, to);
+    return with_type(type, [&](auto t) {
+        using T = decltype(t);
+        const auto masked = [&](auto mask) {
+            constexpr int MASK = decltype(mask)::value;
+            const T *const i = (const T *)in, *const o = (const T *)out;
+            const T *const d = (const T *)diff_out, *const m = (const T *)diff_more;
+            if (m)
+                return norm_backward(stream, norm_diffs<T, MASK, true>{*norm, i, o, d, m}, rows,
+                                     to);
+            return norm_backward(stream, norm_diffs<T, MASK, false>{*norm, i, o, d, m}, rows, to);
+        };
+        if (!norm->relu)
+            return masked(std::integral_constant<int, MASK_NONE>());
+        if (!out)
+            return masked(std::integral_constant<int, MASK_IN>());
+        return masked(std::integral_constant<int, MASK_OUT>());
+    });
 }
 
 cudaError_t sluice_cuda_bias(cudaStream_t stream, enum sluice_cuda_type type, void *values,
-                             const float *bias_of, size_t count, size_t num_c, bool relu)
+                             const float *bias, size_t count, size_t num_c, bool relu)
 {
-    return FOR_TYPE(type, bias, stream, values, bias_of, count / num_c, num_c, relu);
+    return with_type(type, [&](auto t) {
+        using T = decltype(t);
+        const size_t rows = count / num_c;
+        if (num_c % WIDTH<T> == 0)
+            return column_map(stream, bias_op<T, WIDTH<T>>{(T *)values, bias, relu}, rows, num_c);
+        return column_map(stream, bias_op<T, 1>{(T *)values, bias, relu}, rows, num_c);
+    });
 }
 
 cudaError_t sluice_cuda_bias_backward(cudaStream_t stream, enum sluice_cuda_type type, void *diffs,
                                       const void *values, size_t rows, size_t num_c,
                                       float *diff_bias, double *scratch)
 {
-    return FOR_TYPE(type, bias_backward, stream, diffs, values, rows, num_c, diff_bias, scratch);
+    return with_type(type, [&](auto t) {
+        using T = decltype(t);
+        const auto sums = [&](auto op) {
+            op.diffs = (T *)diffs;
+            op.values = (const T *)values;
+            return column_sums(stream, op, bias_finish{diff_bias}, rows, num_c, scratch);
+        };
+        if (num_c % WIDTH<T> == 0)
+            return values ? sums(bias_sums_op<T, WIDTH<T>, true>())
+                          : sums(bias_sums_op<T, WIDTH<T>, false>());
+        return values ? sums(bias_sums_op<T, 1, true>()) : sums(bias_sums_op<T, 1, false>());
+    });
 }

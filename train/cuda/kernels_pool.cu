@@ -187,34 +187,6 @@ __global__ void __launch_bounds__(ROW_BLOCK)
     }
 }
 
-template <typename T>
-cudaError_t maxpool(cudaStream_t stream, const struct sluice_cuda_window *window,
-                    size_t num_samples, const void *in, void *out, uint8_t *which)
-{
-    const struct sluice_cuda_window w = *window;
-    const row_grid grid = rows_of(num_samples * w.out_h, (size_t)w.out_w * w.c / WIDTH<T>);
-    const auto kernel = w.kernel == 2 ? maxpool_kernel<T, 2> : maxpool_kernel<T, 3>;
-    kernel<<<grid.blocks, grid.threads, 0, stream>>>(w, grid.chunks, (const T *)in, (T *)out,
-                                                     which);
-    return cudaGetLastError();
-}
-
-template <typename T>
-cudaError_t maxpool_backward(cudaStream_t stream, const struct sluice_cuda_window *window,
-                             size_t num_samples, const void *diff_out, const uint8_t *which,
-                             void *diff_in)
-{
-    const struct sluice_cuda_window w = *window;
-    const row_grid grid =
-        rows_of(num_samples * ceil_div(w.in_h, STRIDE), ceil_div(w.in_w, STRIDE) * w.c / WIDTH<T>);
-    const auto kernel = w.kernel == 2 ? maxpool_backward_kernel<T, 2, 0>
-                        : w.pad == 0  ? maxpool_backward_kernel<T, 3, 0>
-                                      : maxpool_backward_kernel<T, 3, 1>;
-    kernel<<<grid.blocks, grid.threads, 0, stream>>>(w, grid.chunks, (const T *)diff_out, which,
-                                                     (T *)diff_in);
-    return cudaGetLastError();
-}
-
 __device__ void bin(uint32_t i, uint32_t in, uint32_t out, uint32_t *start, uint32_t *end)
 {
     *start = i * in / out; /* sides are at most 2^13 */
@@ -323,32 +295,10 @@ __global__ void __launch_bounds__(BLOCK)
     store(diff_in, i, sums);
 }
 
-template <typename T>
-cudaError_t avgpool(cudaStream_t stream, const struct sluice_cuda_window *w, size_t num_samples,
-                    const void *in, void *out)
+bool can_pool(const struct sluice_cuda_window &w)
 {
-    const size_t count = num_samples * w->out_h * w->out_w * (w->c / WIDTH<T>);
-    assert(count < UINT32_MAX - BLOCK);
-    avgpool_kernel<<<(unsigned)ceil_div(count, BLOCK), BLOCK, 0, stream>>>(*w, (uint32_t)count,
-                                                                           (const T *)in, (T *)out);
-    return cudaGetLastError();
-}
-
-template <typename T>
-cudaError_t avgpool_backward(cudaStream_t stream, const struct sluice_cuda_window *w,
-                             size_t num_samples, const void *diff_out, void *diff_in)
-{
-    const size_t count = num_samples * w->in_h * w->in_w * (w->c / WIDTH<T>);
-    assert(count < UINT32_MAX - BLOCK);
-    avgpool_backward_kernel<<<(unsigned)ceil_div(count, BLOCK), BLOCK, 0, stream>>>(
-        *w, (uint32_t)count, (const T *)diff_out, (T *)diff_in);
-    return cudaGetLastError();
-}
-
-bool can_pool(const struct sluice_cuda_window *w)
-{
-    return w->c % 8 == 0 && w->stride == STRIDE && w->kernel >= 2 && w->kernel <= 3 &&
-           w->pad <= w->kernel - 2;
+    return w.c % 8 == 0 && w.stride == STRIDE && w.kernel >= 2 && w.kernel <= 3 &&
+           w.pad <= w.kernel - 2;
 }
 
 } // namespace
@@ -357,9 +307,17 @@ cudaError_t sluice_cuda_maxpool(cudaStream_t stream, enum sluice_cuda_type type,
                                 const struct sluice_cuda_window *window, size_t num_samples,
                                 const void *in, void *out, uint8_t *which)
 {
-    if (!can_pool(window))
+    const struct sluice_cuda_window w = *window;
+    if (!can_pool(w))
         return cudaErrorInvalidValue;
-    return FOR_TYPE(type, maxpool, stream, window, num_samples, in, out, which);
+    return with_type(type, [&](auto t) {
+        using T = decltype(t);
+        const row_grid grid = rows_of(num_samples * w.out_h, (size_t)w.out_w * w.c / WIDTH<T>);
+        const auto kernel = w.kernel == 2 ? maxpool_kernel<T, 2> : maxpool_kernel<T, 3>;
+        kernel<<<grid.blocks, grid.threads, 0, stream>>>(w, grid.chunks, (const T *)in, (T *)out,
+                                                         which);
+        return cudaGetLastError();
+    });
 }
 
 cudaError_t sluice_cuda_maxpool_backward(cudaStream_t stream, enum sluice_cuda_type type,
@@ -367,23 +325,48 @@ cudaError_t sluice_cuda_maxpool_backward(cudaStream_t stream, enum sluice_cuda_t
                                          size_t num_samples, const void *diff_out,
                                          const uint8_t *which, void *diff_in)
 {
-    if (!can_pool(window))
+    const struct sluice_cuda_window w = *window;
+    if (!can_pool(w))
         return cudaErrorInvalidValue;
-    return FOR_TYPE(type, maxpool_backward, stream, window, num_samples, diff_out, which, diff_in);
+    return with_type(type, [&](auto t) {
+        using T = decltype(t);
+        const row_grid grid = rows_of(num_samples * ceil_div(w.in_h, STRIDE),
+                                      ceil_div(w.in_w, STRIDE) * w.c / WIDTH<T>);
+        const auto kernel = w.kernel == 2 ? maxpool_backward_kernel<T, 2, 0>
+                            : w.pad == 0  ? maxpool_backward_kernel<T, 3, 0>
+                                          : maxpool_backward_kernel<T, 3, 1>;
+        kernel<<<grid.blocks, grid.threads, 0, stream>>>(w, grid.chunks, (const T *)diff_out, which,
+                                                         (T *)diff_in);
+        return cudaGetLastError();
+    });
 }
 
 cudaError_t sluice_cuda_avgpool(cudaStream_t stream, enum sluice_cuda_type type,
                                 const struct sluice_cuda_window *window, size_t num_samples,
                                 const void *in, void *out)
 {
-    assert(window->c % 8 == 0);
-    return FOR_TYPE(type, avgpool, stream, window, num_samples, in, out);
+    const struct sluice_cuda_window w = *window;
+    return with_type(type, [&](auto t) {
+        using T = decltype(t);
+        const size_t count = num_samples * w.out_h * w.out_w * (w.c / WIDTH<T>);
+        assert(w.c % 8 == 0 && count < UINT32_MAX - BLOCK);
+        avgpool_kernel<<<(unsigned)ceil_div(count, BLOCK), BLOCK, 0, stream>>>(
+            w, (uint32_t)count, (const T *)in, (T *)out);
+        return cudaGetLastError();
+    });
 }
 
 cudaError_t sluice_cuda_avgpool_backward(cudaStream_t stream, enum sluice_cuda_type type,
                                          const struct sluice_cuda_window *window,
                                          size_t num_samples, const void *diff_out, void *diff_in)
 {
-    assert(window->c % 8 == 0);
-    return FOR_TYPE(type, avgpool_backward, stream, window, num_samples, diff_out, diff_in);
+    const struct sluice_cuda_window w = *window;
+    return with_type(type, [&](auto t) {
+        using T = decltype(t);
+        const size_t count = num_samples * w.in_h * w.in_w * (w.c / WIDTH<T>);
+        assert(w.c % 8 == 0 && count < UINT32_MAX - BLOCK);
+        avgpool_backward_kernel<<<(unsigned)ceil_div(count, BLOCK), BLOCK, 0, stream>>>(
+            w, (uint32_t)count, (const T *)diff_out, (T *)diff_in);
+        return cudaGetLastError();
+    });
 }

@@ -61,22 +61,6 @@ static sluice_status queue_loss(struct cuda_trainer *cuda, unsigned n, bool is_t
         "the loss", err);
 }
 
-static sluice_status descend(struct cuda_trainer *cuda, struct sluice_err *err)
-{
-    sluice_status status = SLUICE_OK;
-    if (cuda->filter_grads)
-        status = cuda_check(sluice_cuda_to_float(cuda->compute, cuda->filter_grads, cuda->grads,
-                                                 cuda->filter_count),
-                            "gradients", err);
-    if (!status)
-        status = cuda_check(sluice_cuda_sgd(cuda->compute, cuda->values, cuda->momenta, cuda->grads,
-                                            cuda->copies16, cuda->trained_count, cuda->block.step,
-                                            (float)cuda->base.options.momentum,
-                                            (float)cuda->base.options.weight_decay, cuda->is_bad),
-                            "descending", err);
-    return status;
-}
-
 /* All of a step behind its input. */
 static sluice_status queue_step(struct cuda_trainer *cuda, const struct conv_set *convs,
                                 bool is_training, bool is_mixed, struct sluice_err *err)
@@ -86,9 +70,7 @@ static sluice_status queue_step(struct cuda_trainer *cuda, const struct conv_set
     if (!status)
         status = queue_loss(cuda, convs->n, is_training, is_mixed, err);
     if (!status && is_training)
-        status = cuda_backward(cuda, convs, 0, num_stages, err);
-    if (!status && is_training)
-        status = descend(cuda, err);
+        status = cuda_learn(cuda, convs, err);
     return status;
 }
 
@@ -157,10 +139,32 @@ static sluice_status run(struct cuda_trainer *cuda, const struct sluice_train_ba
     return status;
 }
 
+/* A step of the other ranks in which this one has no rows. */
+static sluice_status take_part(struct cuda_trainer *cuda, const struct sluice_train_batch *batch,
+                               struct sluice_err *err)
+{
+    struct slot *slot = &cuda->slots[cuda->next_slot];
+    cuda->next_slot = (cuda->next_slot + 1) % NUM_SLOTS;
+    sluice_status status = cuda_upload(cuda, batch, slot, err);
+    if (!status)
+        status =
+            cuda_check(sluice_cuda_copy_unless(cuda->compute, cuda->block.memory,
+                                               slot->block.memory, cuda->block_bytes, cuda->is_bad),
+                       "the learning rate", err);
+    if (!status)
+        status = cuda_check(cudaEventRecord(slot->consumed, cuda->compute), "cudaEventRecord", err);
+    if (!status)
+        status = cuda_learn(cuda, NULL, err);
+    if (!status)
+        status = cuda_check(cudaEventSynchronize(slot->uploaded), "upload", err);
+    return status;
+}
+
 static sluice_status cuda_step(struct sluice_trainer *trainer,
                                const struct sluice_train_batch *batch, struct sluice_err *err)
 {
-    return run((struct cuda_trainer *)trainer, batch, true, err);
+    struct cuda_trainer *cuda = (struct cuda_trainer *)trainer;
+    return batch->n > 0 ? run(cuda, batch, true, err) : take_part(cuda, batch, err);
 }
 
 static sluice_status cuda_evaluate(struct sluice_trainer *trainer,
@@ -247,6 +251,46 @@ static sluice_status cuda_find_nonfinite(struct sluice_trainer *trainer,
     if (!status)
         status = cuda_check(cudaMemset(cuda->is_bad, 0, sizeof(*cuda->is_bad)), "cudaMemset", err);
     return status;
+}
+
+static void clear_graphs(struct cuda_trainer *cuda)
+{
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cuda->graphs); i++) {
+        if (cuda->graphs[i])
+            cudaGraphExecDestroy(cuda->graphs[i]);
+        cuda->graphs[i] = NULL;
+    }
+    cuda->is_warm = false;
+}
+
+static sluice_status cuda_engines(const struct sluice_trainer *trainer, char **text,
+                                  struct sluice_err *err)
+{
+    return sluice_engine_cache_print(&((const struct cuda_trainer *)trainer)->engines, text, err);
+}
+
+/* Plans the step anew if the text has other engines: a resumed run has the bits of one that was not
+ * interrupted. */
+static sluice_status cuda_use_engines(struct sluice_trainer *trainer, const char *text,
+                                      struct sluice_err *err)
+{
+    struct cuda_trainer *cuda = (struct cuda_trainer *)trainer;
+    char *before = NULL, *after = NULL;
+    sluice_status status = sluice_engine_cache_print(&cuda->engines, &before, err);
+    if (!status)
+        status = sluice_engine_cache_parse(&cuda->engines, text, err);
+    if (!status)
+        status = sluice_engine_cache_print(&cuda->engines, &after, err);
+    const bool is_same = !status && strcmp(before, after) == 0;
+    free(before);
+    free(after);
+    if (status || is_same)
+        return status;
+    status = cuda_wait(cuda, err);
+    clear_graphs(cuda);
+    cuda_clear_convs(cuda);
+    cuda_clear_arena(cuda);
+    return status ? status : cuda_make_arena(cuda, err);
 }
 
 static void cuda_memory(const struct sluice_trainer *trainer, struct sluice_train_memory *memory)
@@ -338,11 +382,10 @@ static void cuda_clear(struct sluice_trainer *trainer)
         cudaStreamSynchronize(cuda->copies);
     if (cuda->compute)
         cudaStreamSynchronize(cuda->compute);
-    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cuda->graphs); i++) {
-        if (cuda->graphs[i])
-            cudaGraphExecDestroy(cuda->graphs[i]);
-    }
+    clear_graphs(cuda);
+    cuda_clear_buckets(cuda);
     cuda_clear_convs(cuda);
+    sluice_engine_cache_clear(&cuda->engines);
     cuda_clear_slots(cuda);
     cuda_clear_sums(cuda);
     if (cuda->matmul.handle)
@@ -375,11 +418,18 @@ static sluice_status cuda_init(struct sluice_trainer *trainer, struct sluice_err
     if (!status)
         status = cuda_make_params(cuda, err);
     if (!status)
+        status = cuda_check_batch(cuda, err);
+    if (!status)
         status = cuda_make_slots(cuda, err);
     if (!status)
         status = cuda_make_sums(cuda, err);
     if (!status)
         status = cuda_make_arena(cuda, err);
+    if (!status && trainer->options.world_size > 1)
+        status = sluice_ranks_open(trainer->options.rendezvous, trainer->options.rank,
+                                   trainer->options.world_size, &cuda->ranks, err);
+    if (!status)
+        status = cuda_make_buckets(cuda, err);
     if (!status)
         status = cuda_wait(cuda, err);
     return status;
@@ -394,6 +444,8 @@ const struct sluice_trainer_ops sluice_trainer_cuda_ops = {
     .progress = cuda_progress,
     .collect = cuda_collect,
     .find_nonfinite = cuda_find_nonfinite,
+    .engines = cuda_engines,
+    .use_engines = cuda_use_engines,
     .memory = cuda_memory,
     .read = cuda_read,
     .write = cuda_write,

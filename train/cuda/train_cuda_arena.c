@@ -22,8 +22,9 @@ static struct sluice_program_options options_of(const struct cuda_trainer *cuda,
     };
 }
 
-/* Bytes of a batch's arena without workspaces; SIZE_MAX: no memory to reckon with. */
-static size_t arena_bytes(const struct cuda_trainer *cuda, unsigned n)
+/* Bytes of a batch's arena without workspaces, and of slots that are not made yet; SIZE_MAX: no
+ * memory to reckon with. */
+static size_t bytes_of(const struct cuda_trainer *cuda, unsigned n)
 {
     struct sluice_program program;
     struct sluice_err ignored;
@@ -34,6 +35,8 @@ static size_t arena_bytes(const struct cuda_trainer *cuda, unsigned n)
     if (!sluice_program_place(&program, &ignored))
         bytes = program.arena_bytes;
     sluice_program_clear(&program);
+    if (bytes < SIZE_MAX && !cuda->slots[0].pixels)
+        bytes += NUM_SLOTS * n * sluice_shape_elements(cuda->base.net.layers[0].in);
     return bytes;
 }
 
@@ -49,7 +52,7 @@ static sluice_status check_memory(const struct cuda_trainer *cuda, size_t needed
     unsigned fits = 0, too_large = cuda->base.options.batch_size;
     while (fits + 1 < too_large) {
         const unsigned middle = fits + (too_large - fits) / 2;
-        const size_t bytes = arena_bytes(cuda, middle);
+        const size_t bytes = bytes_of(cuda, middle);
         if (bytes <= available && workspaces <= available - bytes)
             fits = middle;
         else
@@ -61,6 +64,11 @@ static sluice_status check_memory(const struct cuda_trainer *cuda, size_t needed
                        cuda->base.options.batch_size, needed >> 20, available >> 20, fits);
 }
 
+sluice_status cuda_check_batch(struct cuda_trainer *cuda, struct sluice_err *err)
+{
+    return check_memory(cuda, bytes_of(cuda, cuda->base.options.batch_size), 0, err);
+}
+
 sluice_status cuda_make_arena(struct cuda_trainer *cuda, struct sluice_err *err)
 {
     const struct sluice_net *net = &cuda->base.net;
@@ -69,8 +77,6 @@ sluice_status cuda_make_arena(struct cuda_trainer *cuda, struct sluice_err *err)
     for (unsigned i = 0; !status && i < net->num_layers; i++)
         status = check_layer(&net->layers[i], i, err);
     if (!status)
-        status = check_memory(cuda, arena_bytes(cuda, options.batch_size), 0, err);
-    if (!status)
         status = sluice_program_build(net, &options, &cuda->program, err);
     struct conv_set *convs = NULL; /* says how large workspaces are */
     if (!status)
@@ -78,8 +84,18 @@ sluice_status cuda_make_arena(struct cuda_trainer *cuda, struct sluice_err *err)
     if (!status)
         status = sluice_program_place(&cuda->program, err);
     if (!status)
-        status =
-            check_memory(cuda, cuda->program.arena_bytes,
-                         cuda->program.arena_bytes - arena_bytes(cuda, options.batch_size), err);
+        status = check_memory(cuda, cuda->program.arena_bytes,
+                              cuda->program.arena_bytes - bytes_of(cuda, options.batch_size), err);
     return status ? status : cuda_alloc(cuda, cuda->program.arena_bytes, &cuda->arena, err);
+}
+
+/* The arena is the last block that was allocated. */
+void cuda_clear_arena(struct cuda_trainer *cuda)
+{
+    if (cuda->arena) {
+        cudaFree(cuda->owned[--cuda->num_owned]);
+        cuda->owned_bytes -= cuda->program.arena_bytes;
+    }
+    cuda->arena = NULL;
+    sluice_program_clear(&cuda->program);
 }

@@ -278,7 +278,6 @@ void cuda_clear_convs(struct cuda_trainer *cuda)
         destroy_set(cuda, cuda->sets[i]);
         cuda->sets[i] = NULL;
     }
-    sluice_engine_cache_clear(&cuda->engines);
 }
 
 /* Bytes of workspace for the pass of a set that is not the first. */

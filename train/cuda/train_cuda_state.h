@@ -6,6 +6,7 @@
 #include "train/cuda/conv_cudnn.h"
 #include "train/cuda/kernels_cuda.h"
 #include "train/cuda/matmul_cublas.h"
+#include "train/cuda/ranks_nccl.h"
 #include "train/engine_cache.h"
 #include "train/program.h"
 
@@ -18,6 +19,7 @@
  *     train_cuda_engines.c  cuDNN's engines for a batch size
  *     train_cuda_arena.c    activations, gradients and workspaces
  *     train_cuda_stages.c   each stage forwards and backwards
+ *     train_cuda_learn.c    gradients, their mean over ranks, SGD
  *     train_cuda_sums.c     loss and hits on their way to the host
  *
  * All of it runs on the thread that drives the trainer. */
@@ -72,6 +74,12 @@ struct snapshot {
     bool ends_portion;
 };
 
+/* A range of stages, whose gradients are the elements [0] to [1] of both groups of parameters. */
+struct bucket {
+    unsigned from, to;
+    size_t filters[2], others[2];
+};
+
 struct cuda_trainer {
     struct sluice_trainer base;
     enum sluice_cuda_type type; /* of activations */
@@ -109,6 +117,13 @@ struct cuda_trainer {
     float *table;
     float *quantiles; /* of batch ops; NULL without */
     double *scratch;  /* for sums over columns */
+
+    /* Backward; the ranks and what is behind them are NULL for one rank. */
+    struct bucket *buckets;
+    unsigned num_buckets;
+    struct sluice_ranks *ranks;
+    cudaStream_t summing;
+    cudaEvent_t has_grads, has_means;
 
     /* On the device: by sample of the batch; of the open portion. */
     struct sluice_cuda_sums *sample_sums, *sums;
@@ -150,8 +165,10 @@ SLUICE_MUST_USE sluice_status cuda_alloc(struct cuda_trainer *cuda, size_t bytes
 SLUICE_MUST_USE sluice_status cuda_make_params(struct cuda_trainer *cuda, struct sluice_err *err);
 SLUICE_MUST_USE sluice_status cuda_make_slots(struct cuda_trainer *cuda, struct sluice_err *err);
 SLUICE_MUST_USE sluice_status cuda_make_sums(struct cuda_trainer *cuda, struct sluice_err *err);
-/* SLUICE_E_NO_MEMORY names the largest batch that would fit. */
+/* Before the slots.  SLUICE_E_NO_MEMORY names the largest batch that would fit; so does make_arena. */
+SLUICE_MUST_USE sluice_status cuda_check_batch(struct cuda_trainer *cuda, struct sluice_err *err);
 SLUICE_MUST_USE sluice_status cuda_make_arena(struct cuda_trainer *cuda, struct sluice_err *err);
+void cuda_clear_arena(struct cuda_trainer *cuda); /* idle, without convolutions */
 void cuda_clear_slots(struct cuda_trainer *cuda); /* idle */
 void cuda_clear_sums(struct cuda_trainer *cuda);
 
@@ -225,5 +242,15 @@ SLUICE_MUST_USE sluice_status cuda_forward(struct cuda_trainer *cuda, const stru
                                            struct sluice_err *err);
 SLUICE_MUST_USE sluice_status cuda_backward(struct cuda_trainer *cuda, const struct conv_set *convs,
                                             unsigned from, unsigned to, struct sluice_err *err);
+
+/* Learning */
+
+/* Behind the arena, with the ranks open. */
+SLUICE_MUST_USE sluice_status cuda_make_buckets(struct cuda_trainer *cuda, struct sluice_err *err);
+void cuda_clear_buckets(struct cuda_trainer *cuda);
+/* Queues everything behind the loss: gradients, their mean over the ranks, SGD.  convs NULL: this
+ * rank has no rows, and only takes part in the mean. */
+SLUICE_MUST_USE sluice_status cuda_learn(struct cuda_trainer *cuda, const struct conv_set *convs,
+                                         struct sluice_err *err);
 
 #endif
