@@ -324,7 +324,10 @@ class LocalTest(support.JobTest):
         record = self.await_state(id, "running")
         os.kill(record.last(state="starting")["pid"], signal.SIGTERM)
         offload_job("wait", id, code=1)
-        self.assertEqual(self.show(id)["state"], "paused")
+        shown = self.show(id)
+        self.assertEqual(shown["state"], "paused")
+        self.assertIn("will begin anew", shown["events"][-1]["text"])
+        self.assertIn("no role 'x'", offload_job("logs", id, "--role", "x", code=1))
         self.nothing_left(id)
 
     def test_without_bwrap_the_job_runs_and_it_is_said(self):
@@ -353,6 +356,9 @@ class LocalTest(support.JobTest):
             subprocess.run(["sh", "-n", file], check=True)
         self.assertEqual(offload_job("list"), "")
         self.assertFalse(self.outputs.exists())
+        other = store.Store().create(spec.load(path), "elsewhere")
+        self.assertRegex(offload_job("list"), f"{other.id} +elsewhere +submitted")
+        other.state_is("cancelled")
 
     def test_run_takes_a_tenth(self):
         said = offload_job("run", "--local", self.trainer())

@@ -119,12 +119,19 @@ def _count_images(folder):
     return sum(name.lower().endswith(IMAGES) for _, _, names in os.walk(folder) for name in names)
 
 
+def _state(record):
+    """Of one job of many: what is recorded, where its engine cannot be asked."""
+    try:
+        return engines.find(record.engine()).state(record)
+    except JobError:
+        return record.recorded_state()
+
+
 def _list(options):
     rows = []
     for record in _store(options).records():
-        engine = engines.find(record.engine())
         rows.append({"id": record.id, "name": record.job().name, "engine": record.engine(),
-                     "state": engine.state(record), "submitted": record.events()[0]["time"],
+                     "state": _state(record), "submitted": record.events()[0]["time"],
                      "attempts": record.attempts()})
     if options.json:
         for row in rows:

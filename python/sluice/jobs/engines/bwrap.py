@@ -18,10 +18,13 @@ def works():
         capture_output=True, check=False).returncode == 0
 
 
-def wrap(words, read_only, writable, folder, gpus):
-    """The command in namespaces of its own.  `gpus`: numbers of /dev/nvidia*."""
-    found = ["bwrap", "--unshare-pid", "--unshare-ipc", "--die-with-parent", "--ro-bind", "/", "/", "--dev", "/dev",
-             "--tmpfs", "/dev/shm", "--proc", "/proc", "--tmpfs", "/tmp"]
+def wrap(words, read_only, writable, folder, gpus, mps=None):
+    """The command in namespaces of its own.  `gpus`: numbers of /dev/nvidia*.  `mps`: the folder of MPS' pipes, whose
+    daemon shares memory with its clients, so that they stay in the machine's IPC namespace."""
+    found = ["bwrap", "--unshare-pid", "--die-with-parent", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc",
+             "--tmpfs", "/tmp"]
+    found += ["--dev-bind", "/dev/shm", "/dev/shm", "--bind", mps, mps] if mps else [
+        "--unshare-ipc", "--tmpfs", "/dev/shm"]
     for path in sorted(path for path in read_only if path.startswith("/tmp/")):
         found += ["--ro-bind", path, path]  # the others are in / already
     for path in sorted(writable):

@@ -26,7 +26,7 @@ class Engine(Base):
             raise JobError("lend: engine local does not lend")
         if job.compute.mig:
             raise JobError("compute.gpu_share.mig: engine local gives whole GPUs and MPS percentages")
-        if job.compute.mps and not os.path.exists(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")):
+        if job.compute.mps and not os.path.exists(places.mps_folder()):
             raise JobError("compute.gpu_share.mps: no MPS control daemon runs here: nvidia-cuda-mps-control -d")
         wanted = 1 if job.compute.mps else job.compute.gpus * job.compute.ranks
         if wanted > len(places.gpus()):
@@ -131,7 +131,10 @@ class Engine(Base):
         return recorded if is_at_rest else "lost"
 
     def logs(self, record, role=None, follow=False):
-        names = [role] if role else ["supervisor", *places.server_names(record.job()), *places.rank_names(record.job())]
+        names = ["supervisor", *places.server_names(record.job()), *places.rank_names(record.job())]
+        if role and role not in names:
+            raise JobError(f"job {record.id} has no role {role!r}: {', '.join(names)}")
+        names = [role] if role else names
         files = {}
         while True:
             has_ended = not record.is_held()

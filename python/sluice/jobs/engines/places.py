@@ -69,6 +69,11 @@ def gpus():
     return sorted(int(path[len("/dev/nvidia"):]) for path in glob.glob("/dev/nvidia[0-9]*"))
 
 
+def mps_folder():
+    """Where the control daemon of MPS has its pipes."""
+    return os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")
+
+
 def gpus_of(job, name):
     if not name.startswith("compute"):
         return []
@@ -156,8 +161,8 @@ class Bare:
         group = self.groups and self.groups.roles.get(name)
         if self.has_bwrap:
             words = bwrap.wrap(words, read_only(self.job) + [os.path.dirname(words[0])],
-                                  writable(self.job, self.record) + [self.record.path("cache")], self.folder(name),
-                                  gpus_of(self.job, name))
+                               writable(self.job, self.record) + [self.record.path("cache")], self.folder(name),
+                               gpus_of(self.job, name), mps_folder() if self.job.compute.mps else None)
         else:
             words = ["setpriv", "--pdeathsig", "KILL", "sh", "-c", 'cd "$0" && exec "$@"', self.folder(name), *words]
         return cgroups.into(group, words)

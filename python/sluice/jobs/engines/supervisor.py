@@ -229,6 +229,8 @@ class Supervisor:
             if ended.state == "paused" and is_run and all(
                     process.returncode == 0 for name, process in self.roles.items() if name.startswith("compute")):
                 ended = Ended("succeeded", "")
+            if ended.state == "paused" and not os.path.exists(places.checkpoint(self.job, self.record)):
+                ended.text += "; there is no checkpoint, so it will begin anew"
             self.stop(list(self.roles))
             self.place.clear()
             while len(self.selector.get_map()) > 2:  # what servers said last
