@@ -359,7 +359,8 @@ def parse_options():
                         "Default: all")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda",
                         help="where models train")
-    models = ("alexnet", "resnet18", "small_cnn", "none")
+    models = ("alexnet", "vgg11", "vgg16", "resnet18", "resnet34", "resnet50", "resnet101",
+              "resnet152", "small_cnn", "none")
     parser.add_argument("--models", type=listed(str, models), default=["alexnet", "resnet18"],
                         help=f"of {', '.join(models)}. Default: alexnet,resnet18")
     parser.add_argument("--workers", type=listed(int), default=[min(2, cores), cores],

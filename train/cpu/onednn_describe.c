@@ -87,6 +87,13 @@ void sluice_onednn_descs_clear(struct sluice_onednn_descs *d)
 }
 
 /* A convolution's algorithm is named because another choice (Winograd) rounds more coarsely. */
+enum {
+    DIRECT = dnnl_convolution_direct,
+    RELU = dnnl_eltwise_relu_use_dst_for_bwd,
+    NORM_FLAGS = dnnl_use_scale | dnnl_use_shift
+};
+
+#if DNNL_VERSION_MAJOR >= 3
 dnnl_status_t sluice_onednn_describe(const struct sluice_onednn_geometry *g,
                                      const struct sluice_onednn_descs *d,
                                      enum sluice_onednn_direction direction, dnnl_engine_t engine,
@@ -94,23 +101,18 @@ dnnl_status_t sluice_onednn_describe(const struct sluice_onednn_geometry *g,
                                      const_dnnl_primitive_desc_t forward,
                                      dnnl_primitive_desc_t *desc)
 {
-    const dnnl_alg_kind_t direct = dnnl_convolution_direct;
-    const dnnl_alg_kind_t relu = dnnl_eltwise_relu_use_dst_for_bwd;
-    const unsigned flags = dnnl_use_scale | dnnl_use_shift;
-
-#if DNNL_VERSION_MAJOR >= 3
     switch (g->kind) {
     case SLUICE_ONEDNN_CONV:
         if (direction == SLUICE_ONEDNN_FORWARD)
             return dnnl_convolution_forward_primitive_desc_create(
-                desc, engine, dnnl_forward_training, direct, d->src, d->weight, d->bias_or_null,
+                desc, engine, dnnl_forward_training, DIRECT, d->src, d->weight, d->bias_or_null,
                 d->dst, d->strides, d->dilation, d->pad, d->pad, attr);
         if (direction == SLUICE_ONEDNN_BACKWARD_DATA)
             return dnnl_convolution_backward_data_primitive_desc_create(
-                desc, engine, direct, d->src, d->weight, d->dst, d->strides, d->dilation, d->pad,
+                desc, engine, DIRECT, d->src, d->weight, d->dst, d->strides, d->dilation, d->pad,
                 d->pad, forward, attr);
         return dnnl_convolution_backward_weights_primitive_desc_create(
-            desc, engine, direct, d->src, d->weight, d->bias_or_null, d->dst, d->strides,
+            desc, engine, DIRECT, d->src, d->weight, d->bias_or_null, d->dst, d->strides,
             d->dilation, d->pad, d->pad, forward, attr);
     case SLUICE_ONEDNN_LINEAR:
         if (direction == SLUICE_ONEDNN_FORWARD)
@@ -133,18 +135,27 @@ dnnl_status_t sluice_onednn_describe(const struct sluice_onednn_geometry *g,
     case SLUICE_ONEDNN_BATCHNORM:
         if (direction == SLUICE_ONEDNN_FORWARD)
             return dnnl_batch_normalization_forward_primitive_desc_create(
-                desc, engine, dnnl_forward_training, d->src, d->dst, g->epsilon, flags, attr);
+                desc, engine, dnnl_forward_training, d->src, d->dst, g->epsilon, NORM_FLAGS, attr);
         return dnnl_batch_normalization_backward_primitive_desc_create(
-            desc, engine, dnnl_backward, d->src, d->dst, d->src, g->epsilon, flags, forward, attr);
+            desc, engine, dnnl_backward, d->src, d->dst, d->src, g->epsilon, NORM_FLAGS, forward,
+            attr);
     case SLUICE_ONEDNN_RELU:
         if (direction == SLUICE_ONEDNN_FORWARD)
             return dnnl_eltwise_forward_primitive_desc_create(desc, engine, dnnl_forward_training,
-                                                              relu, d->src, d->dst, 0, 0, attr);
-        return dnnl_eltwise_backward_primitive_desc_create(desc, engine, relu, d->src, d->dst,
+                                                              RELU, d->src, d->dst, 0, 0, attr);
+        return dnnl_eltwise_backward_primitive_desc_create(desc, engine, RELU, d->src, d->dst,
                                                            d->dst, 0, 0, forward, attr);
     }
     return dnnl_invalid_arguments;
+}
 #else
+dnnl_status_t sluice_onednn_describe(const struct sluice_onednn_geometry *g,
+                                     const struct sluice_onednn_descs *d,
+                                     enum sluice_onednn_direction direction, dnnl_engine_t engine,
+                                     const_dnnl_primitive_attr_t attr,
+                                     const_dnnl_primitive_desc_t forward,
+                                     dnnl_primitive_desc_t *desc)
+{
     union {
         dnnl_convolution_desc_t conv;
         dnnl_inner_product_desc_t linear;
@@ -156,15 +167,15 @@ dnnl_status_t sluice_onednn_describe(const struct sluice_onednn_geometry *g,
     switch (g->kind) {
     case SLUICE_ONEDNN_CONV:
         if (direction == SLUICE_ONEDNN_FORWARD)
-            status = dnnl_convolution_forward_desc_init(&op.conv, dnnl_forward_training, direct,
+            status = dnnl_convolution_forward_desc_init(&op.conv, dnnl_forward_training, DIRECT,
                                                         &d->src, &d->weight, d->bias_or_null,
                                                         &d->dst, d->strides, d->pad, d->pad);
         else if (direction == SLUICE_ONEDNN_BACKWARD_DATA)
-            status = dnnl_convolution_backward_data_desc_init(&op.conv, direct, &d->src, &d->weight,
+            status = dnnl_convolution_backward_data_desc_init(&op.conv, DIRECT, &d->src, &d->weight,
                                                               &d->dst, d->strides, d->pad, d->pad);
         else
             status = dnnl_convolution_backward_weights_desc_init(
-                &op.conv, direct, &d->src, &d->weight, d->bias_or_null, &d->dst, d->strides, d->pad,
+                &op.conv, DIRECT, &d->src, &d->weight, d->bias_or_null, &d->dst, d->strides, d->pad,
                 d->pad);
         break;
     case SLUICE_ONEDNN_LINEAR:
@@ -190,21 +201,21 @@ dnnl_status_t sluice_onednn_describe(const struct sluice_onednn_geometry *g,
     case SLUICE_ONEDNN_BATCHNORM:
         if (direction == SLUICE_ONEDNN_FORWARD)
             status = dnnl_batch_normalization_forward_desc_init(&op.norm, dnnl_forward_training,
-                                                                &d->src, g->epsilon, flags);
+                                                                &d->src, g->epsilon, NORM_FLAGS);
         else
             status = dnnl_batch_normalization_backward_desc_init(&op.norm, dnnl_backward, &d->src,
-                                                                 &d->src, g->epsilon, flags);
+                                                                 &d->src, g->epsilon, NORM_FLAGS);
         break;
     case SLUICE_ONEDNN_RELU:
         if (direction == SLUICE_ONEDNN_FORWARD)
-            status = dnnl_eltwise_forward_desc_init(&op.relu, dnnl_forward_training, relu, &d->src,
+            status = dnnl_eltwise_forward_desc_init(&op.relu, dnnl_forward_training, RELU, &d->src,
                                                     0, 0);
         else
-            status = dnnl_eltwise_backward_desc_init(&op.relu, relu, &d->src, &d->src, 0, 0);
+            status = dnnl_eltwise_backward_desc_init(&op.relu, RELU, &d->src, &d->src, 0, 0);
         break;
     }
     if (status != dnnl_success)
         return status;
     return dnnl_primitive_desc_create(desc, &op, attr, engine, forward);
-#endif
 }
+#endif
