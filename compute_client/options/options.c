@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 _Static_assert(SLUICE_TARGET_BYTES == SLUICE_HOST_ITEMS_BYTES, "what read_hosts() writes");
 
@@ -373,6 +374,75 @@ static sluice_status check_device(struct sluice_given_options *given, struct slu
     return SLUICE_OK;
 }
 
+/* A number of the environment, if it is set. */
+static sluice_status read_env(const char *name, uint64_t max, const char **text, uint64_t *value,
+                              struct sluice_err *err)
+{
+    const char *found = getenv(name);
+    if (!found || !found[0])
+        return SLUICE_OK;
+    struct sluice_err cause = {0};
+    uint64_t number;
+    if (sluice_parse_uint(found, &number, &cause) != SLUICE_OK)
+        return sluice_fail(err, SLUICE_E_INVALID, "%s of the environment: %s", name, cause.text);
+    if (number > max)
+        return sluice_fail(err, SLUICE_E_INVALID, "%s of the environment: %s; at most %llu", name,
+                           found, (unsigned long long)max);
+    *text = found;
+    *value = number;
+    return SLUICE_OK;
+}
+
+static sluice_status check_gpus(const struct sluice_given_options *given, struct sluice_err *err)
+{
+    const struct sluice_options *o = &given->options;
+    if (o->gpus <= 1 || o->is_launched)
+        return SLUICE_OK;
+    if (given->has_rank)
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "--gpus %llu starts the ranks: leave --rank and --world-size out",
+                           (unsigned long long)o->gpus);
+    if (o->world_size > 1)
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "--gpus %llu: this is rank %llu of %llu of another launcher, by the "
+                           "environment; leave --gpus out",
+                           (unsigned long long)o->gpus, (unsigned long long)o->rank,
+                           (unsigned long long)o->world_size);
+    if (given->has_gpu || given->has_gpu_device)
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "--gpus %llu takes GPUs 0 to %llu: leave --%s out; CUDA_VISIBLE_DEVICES "
+                           "selects other ones",
+                           (unsigned long long)o->gpus, (unsigned long long)o->gpus - 1,
+                           given->has_gpu ? "gpu" : "gpu-device");
+    if (strcmp(o->device, "cpu") == 0)
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "--gpus is for --device cuda, but --device is cpu");
+    if (o->is_profiling)
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "--profiling is for one process: leave --gpus out");
+    return SLUICE_OK;
+}
+
+/* The environment of a launcher, ours or another. */
+static sluice_status find_launcher(struct sluice_given_options *given, struct sluice_err *err)
+{
+    struct sluice_options *o = &given->options;
+    const char *text = NULL;
+    uint64_t launcher = 0;
+    sluice_status status = read_env(SLUICE_LAUNCHER_VARIABLE, INT32_MAX, &text, &launcher, err);
+    /* The variable alone may come from further up. */
+    o->is_launched = text && launcher == (uint64_t)getppid();
+    if (status == SLUICE_OK && !given->has_gpu && strcmp(o->device, "cpu") != 0)
+        status = read_env("LOCAL_RANK", 1023, &given->gpu_text, &o->gpu, err);
+    static const char *const keys[] = {SLUICE_RENDEZVOUS_VARIABLE, "MASTER_PORT"};
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(keys) && !o->rendezvous; i++) {
+        const char *key = getenv(keys[i]);
+        if (key && key[0])
+            o->rendezvous = key;
+    }
+    return status == SLUICE_OK ? check_gpus(given, err) : status;
+}
+
 /* torchvision's references train alexnet and vgg with 0.01 and resnet with 0.1. */
 static double lr_of(const char *arch)
 {
@@ -441,6 +511,8 @@ sluice_status sluice_options_check_run(struct sluice_given_options *given, struc
         status = find_batch_ops(given, err);
     if (status == SLUICE_OK)
         status = check_device(given, err);
+    if (status == SLUICE_OK)
+        status = find_launcher(given, err);
     if (status == SLUICE_OK)
         status = check_schedule(given, err);
     return status == SLUICE_OK ? check_place(&given->options, err) : status;

@@ -19,6 +19,11 @@
 
 #define SLUICE_TARGET_BYTES 308
 
+/* Variables that --gpus sets for its ranks, in addition to RANK, LOCAL_RANK and WORLD_SIZE: the key
+ * by which ranks find each other, which a user may set, too; and the process that started them. */
+#define SLUICE_RENDEZVOUS_VARIABLE "SLUICE_RENDEZVOUS"
+#define SLUICE_LAUNCHER_VARIABLE "SLUICE_LAUNCHER"
+
 struct sluice_options {
     struct sluice_option_strings given_dirs; /* the dataset, for mode local */
     struct sluice_roots dirs;                /* the same, parsed; num is 0: none */
@@ -56,9 +61,12 @@ struct sluice_options {
     uint64_t image_size, num_classes, repeat, repeat_within_batch, shuffle_shards, limit_samples,
         train_threads;
     uint64_t rank, world_size;
-    bool has_geometry;    /* batches say where their pixels come from */
-    bool drops_tail;      /* a partial global batch at an epoch's end is left out */
-    uint64_t remote_cpus; /* 0: as many as the server reports */
+    uint64_t gpus;          /* ranks to start on this host, each with a GPU; 0: not given */
+    bool is_launched;       /* this process is one of them */
+    const char *rendezvous; /* the key by which the ranks find each other; NULL: none */
+    bool has_geometry;      /* batches say where their pixels come from */
+    bool drops_tail;        /* a partial global batch at an epoch's end is left out */
+    uint64_t remote_cpus;   /* 0: as many as the server reports */
     uint64_t prefetch_bytes;
     const char *lr_schedule; /* "constant", "cosine", "step" */
     uint64_t lr_step, warmup_epochs;
@@ -95,6 +103,7 @@ struct sluice_given_options {
     const char *mode, *remote_form, *on_error, *planner, *max_errors, *checkpoint_every, *tail;
     double mixup, cutmix, label_smoothing, erasing;
     bool has_mixup, has_cutmix, has_label_smoothing, has_erasing;
+    const char *gpu_text; /* of the loader's GPU, unless has_gpu_device; NULL: 0 */
     bool has_start_epoch, has_mode, has_image_size, has_rank, has_world_size, has_trace_sample,
         has_lr, has_lr_step, has_lr_gamma, has_warmup_lr, has_min_lr, has_gpu, has_gpu_device,
         has_tf32;

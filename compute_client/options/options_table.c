@@ -10,6 +10,7 @@
 
 #include <assert.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static const char *const arch_choices[] = {SLUICE_MODEL_NAMES, NULL};
@@ -66,7 +67,7 @@ static const struct sluice_option table[] = {
      SLUICE_RANGE(1, 1024),
      .help =
          "Threads of this node that preprocess: they run the steps that the server left undone.",
-     .default_text = "one for each CPU that this process may use"},
+     .default_text = "one for each CPU that this process may use; with --gpus, shared out"},
     {.name = "epochs",
      .group = TRAINING,
      SLUICE_VALUE_UINT(given.options.epochs, "N"),
@@ -268,7 +269,15 @@ static const struct sluice_option table[] = {
      SLUICE_VALUE_UINT(given.options.gpu, "N"),
      .max = 1023,
      .is_given = &given.has_gpu,
-     .help = "The GPU of --device cuda, by CUDA's number in this process."},
+     .help = "The GPU of --device cuda, by CUDA's number in this process.",
+     .default_text = "LOCAL_RANK where torchrun sets it, else 0"},
+    {.name = "gpus",
+     .group = TRAINING,
+     SLUICE_VALUE_UINT(given.options.gpus, "N"),
+     SLUICE_RANGE(1, 1024),
+     .help = "Train on GPUs 0 to N-1 of this host: N processes of this command, the ranks, average "
+             "their gradients in each step, and each takes --batch-size samples of it.",
+     .default_text = "1, or the ranks that torchrun, Slurm or Open MPI started"},
     {.name = "engine-cache",
      .group = TRAINING,
      SLUICE_VALUE_STRING(given.options.engine_cache, "FILE"),
@@ -717,8 +726,10 @@ static void place_rows(const struct sluice_cli_result *parsed,
                        struct sluice_loader_settings *settings)
 {
     const struct sluice_options *o = &given.options;
-    if (given.has_gpu && !given.has_gpu_device)
-        add_setting(settings, "gpu-device", parsed->given[find("gpu") - table]);
+    if (given.has_gpu)
+        given.gpu_text = parsed->given[find("gpu") - table];
+    if (given.gpu_text && !given.has_gpu_device)
+        add_setting(settings, "gpu-device", given.gpu_text);
     const char *when = o->gpu_decode;
     if (strcmp(when, "auto") == 0 &&
         (strcmp(o->device, "none") == 0 || strcmp(o->device, "cpu") == 0))
@@ -732,6 +743,19 @@ static void place_rows(const struct sluice_cli_result *parsed,
     *item = (struct sluice_setting){"gpu-decode", when};
 }
 
+/* The ranks of --gpus are on one machine, and each has its part of the CPUs. */
+static void share_cpus(const struct sluice_cli_result *parsed,
+                       struct sluice_loader_settings *settings)
+{
+    static char text[24];
+    struct sluice_options *o = &given.options;
+    if (!o->is_launched || parsed->given[find("workers") - table])
+        return;
+    o->workers = o->workers > o->world_size ? o->workers / o->world_size : 1;
+    snprintf(text, sizeof(text), "%llu", (unsigned long long)o->workers);
+    add_setting(settings, "workers", text);
+}
+
 bool sluice_options_parse(int argc, char **argv, struct sluice_options *options,
                           struct sluice_loader_settings *settings, int *exit_code)
 {
@@ -743,6 +767,7 @@ bool sluice_options_parse(int argc, char **argv, struct sluice_options *options,
     }
     copy_given(&parsed, settings);
     place_rows(&parsed, settings);
+    share_cpus(&parsed, settings);
     *options = given.options;
     return true;
 }

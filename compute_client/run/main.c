@@ -4,12 +4,14 @@
 #include "base/quit.h"
 #include "cli/cli.h"
 #include "compute_client/options/options_table.h"
+#include "compute_client/run/launch.h"
 #include "compute_client/run/run.h"
 #include "crypto/secret.h"
 #include "rpc/rpc.h"
 
 #include <jansson.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 
 int main(int argc, char **argv)
@@ -20,7 +22,12 @@ int main(int argc, char **argv)
     int exit_code = 0;
     if (!sluice_options_parse(argc, argv, &options, &settings, &exit_code))
         return exit_code;
-    sluice_log_set_program("offload_train");
+    static char program[40] = "offload_train";
+    if (options.is_launched)
+        snprintf(program, sizeof(program), "offload_train[%llu]", (unsigned long long)options.rank);
+    sluice_log_set_program(program);
+    if (options.gpus > 1 && !options.is_launched)
+        return sluice_launch((unsigned)options.gpus, argv);
     sluice_rpc_process_init();
     json_set_alloc_funcs(sluice_noted_malloc, free);
     if (options.key || options.token_file || getenv("SLUICE_TOKEN"))

@@ -30,6 +30,8 @@ static void tell_how_to_go_on(const struct run *run, const struct place *place)
 {
     const char *checkpoint = run->options->checkpoint;
     const bool is_saved = place->epoch == run->saved.epoch && place->batch == run->saved.batch;
+    if (run->is_follower)
+        return;
     if (run->learns && !checkpoint)
         sluice_log(SLUICE_LOG_WARN, "what was learnt is lost: no --checkpoint was given");
     else if (checkpoint && is_saved)
@@ -48,7 +50,7 @@ static sluice_status train(struct run *run, struct place *place, bool *is_stoppe
     sluice_status status = SLUICE_OK;
     bool has_lost_source = false;
     while (status == SLUICE_OK && !*is_stopped && place->epoch < o->epochs) {
-        *is_stopped = sluice_quit_requested();
+        *is_stopped = run_should_stop(run);
         if (!*is_stopped)
             status = run_one_epoch(run, place, is_stopped, &has_lost_source, err);
     }
@@ -141,7 +143,8 @@ static int end_of(struct run *run, sluice_status status, bool is_stopped, struct
         if (written[i] != SLUICE_OK && !is_hung_up)
             exit_code = sluice_cli_exit_code(written[i], causes[i]);
     }
-    return exit_code == 0 && is_stopped ? 128 + number : exit_code;
+    /* Without a signal of its own, another rank's stopped it. */
+    return exit_code == 0 && is_stopped ? 128 + (number ? number : SIGTERM) : exit_code;
 }
 
 /* So that the watcher, which sees to it that this run comes to its end, does not stop it any more.
@@ -158,13 +161,16 @@ static struct sluice_loader *take_loader(struct run *run)
 int sluice_run(const struct sluice_options *options, const struct sluice_loader_settings *settings)
 {
     struct run run = {
-        .options = options,
+        .own = *options,
         .lock = PTHREAD_MUTEX_INITIALIZER,
         .times.lock = PTHREAD_MUTEX_INITIALIZER,
         .started_ns = sluice_clock_ns(),
         .loss_now = NAN,
         .top1_now = NAN,
     };
+    run.options = &run.own;
+    if (options->is_launched && options->rank > 0)
+        run_follow(&run);
     struct sluice_err err = {0};
     sluice_status status =
         sluice_loader_create(settings->items, settings->num_items, &run.loader, &err);
@@ -186,6 +192,7 @@ int sluice_run(const struct sluice_options *options, const struct sluice_loader_
     sluice_loader_close(take_loader(&run));
     sluice_trainer_destroy(run.trainer);
     run_stop_watcher(&run);
+    sluice_lockstep_clear(&run.lockstep);
     pthread_cond_destroy(&run.staged);
     pthread_mutex_destroy(&run.times.lock);
     pthread_mutex_destroy(&run.lock);

@@ -14,7 +14,8 @@ struct pass {
     enum sluice_part part;
     struct place place; /* after the last batch */
     uint64_t num_batches, samples, start_ns;
-    double lr; /* of the last batch */
+    uint64_t end; /* batches of the epoch that are trained, also before a resume */
+    double lr;    /* of the last batch */
     bool is_stopped, has_lost_source;
 };
 
@@ -75,6 +76,36 @@ static double lr_of(const struct sluice_options *o, const struct pass *pass, uin
     };
     sluice_schedule_parse(o->lr_schedule, &schedule.kind);
     return sluice_schedule_lr(&schedule, pass->place.epoch, batch, pass->num_batches);
+}
+
+/* Joined ranks: whether this step is one that all of them take. */
+static bool begin(struct run *run, struct pass *pass)
+{
+    pass->is_stopped = run->lockstep.word && !sluice_lockstep_begin(&run->lockstep);
+    return !pass->is_stopped;
+}
+
+/* With several ranks: a batch without a good row is a step without rows, so that all ranks take the
+ * same steps.  Those up to batch number `until`. */
+static sluice_status step_without_rows(struct run *run, struct pass *pass, uint64_t until,
+                                       struct sluice_err *err)
+{
+    if (pass->part != SLUICE_TRAIN || run->options->world_size <= 1)
+        return SLUICE_OK;
+    sluice_status status = SLUICE_OK;
+    while (status == SLUICE_OK && pass->place.batch < until && begin(run, pass)) {
+        const struct sluice_train_batch none = {0};
+        const struct sluice_batch_entry entry = {
+            .epoch = pass->place.epoch,
+            .batch = pass->place.batch,
+        };
+        pass->lr = lr_of(run->options, pass, pass->place.batch);
+        sluice_trainer_set_lr(run->trainer, pass->lr);
+        status = sluice_trainer_step(run->trainer, &none, err);
+        sluice_batch_log_add(run->batch_log, &entry);
+        pass->place.batch++;
+    }
+    return status;
 }
 
 /* Trains on a batch, or evaluates it. */
@@ -139,8 +170,13 @@ static sluice_status take_batch(struct run *run, struct pass *pass,
         entry.stall_ns[i] = batch->wait_ns[i];
         wait_ns += batch->wait_ns[i];
     }
-    sluice_status status = step(run, pass, batch, labels, err);
+    sluice_status status = step_without_rows(run, pass, batch->index, err);
+    if (status == SLUICE_OK && !pass->is_stopped &&
+        (pass->part != SLUICE_TRAIN || begin(run, pass)))
+        status = step(run, pass, batch, labels, err);
     release(run, batch);
+    if (pass->is_stopped)
+        return status;
     struct sluice_train_totals totals = {0};
     if (status == SLUICE_OK)
         status = show_loss(run, &totals, err);
@@ -166,10 +202,9 @@ static sluice_status consume(struct run *run, struct pass *pass, struct sluice_e
     sluice_status status = SLUICE_OK;
     const struct sluice_batch *batch = NULL;
     do {
-        if (sluice_quit_requested()) {
-            pass->is_stopped = true;
+        pass->is_stopped = run_should_stop(run);
+        if (pass->is_stopped)
             break;
-        }
         struct sluice_err cause = {0};
         status = sluice_loader_next(run->loader, -1, &batch, &cause);
         if (status == SLUICE_E_CLOSED && sluice_quit_requested()) {
@@ -182,7 +217,9 @@ static sluice_status consume(struct run *run, struct pass *pass, struct sluice_e
             (void)sluice_fail(err, status, "%s", cause.text);
         else if (batch)
             status = take_batch(run, pass, batch, labels, err);
-    } while (status == SLUICE_OK && batch);
+        else
+            status = step_without_rows(run, pass, pass->end, err);
+    } while (status == SLUICE_OK && batch && !pass->is_stopped);
     free(labels);
     return status;
 }
@@ -208,6 +245,10 @@ static sluice_status run_pass(struct run *run, struct pass *pass, struct sluice_
     run_enter(run, TRAINING, 0);
     pass->start_ns = sluice_clock_ns();
     pass->num_batches = sluice_loader_num_batches(run->loader, pass->part);
+    struct sluice_loader_pass at;
+    sluice_loader_pass(run->loader, &at);
+    /* A state at an epoch's end may be of another batch size. */
+    pass->end = at.first < at.total ? pass->num_batches : pass->place.batch;
     if (pass->part == SLUICE_TRAIN) /* of the batch before, if none is left to train */
         pass->lr = lr_of(run->options, pass, pass->place.batch ? pass->place.batch - 1 : 0);
     run->epoch_now = pass->place.epoch;
@@ -236,6 +277,8 @@ static sluice_status run_pass(struct run *run, struct pass *pass, struct sluice_
 /* A report that cannot be printed is kept, and tried again with the next one. */
 static sluice_status print_report(struct run *run, enum sluice_part part, struct sluice_err *err)
 {
+    if (run->is_follower)
+        return SLUICE_OK;
     char text[SLUICE_MAX_SUMMARY];
     sluice_status status = sluice_loader_summary(run->loader, part, true, text, err);
     if (status != SLUICE_OK)

@@ -146,6 +146,26 @@ static bool is_well(void *ctx, char *reason)
     return false;
 }
 
+/* That of --metrics; the ranks of --gpus do not take each other's port. */
+static sluice_status find_address(const struct sluice_options *o,
+                                  char listen[SLUICE_HOST_PORT_BYTES], struct sluice_err *err)
+{
+    struct sluice_host_port address;
+    const sluice_status status = sluice_metrics_listen_parse(o->metrics, &address, err);
+    if (status != SLUICE_OK)
+        return status;
+    if (o->is_launched && address.port != 0) {
+        const uint64_t port = address.port + o->rank;
+        if (port > UINT16_MAX)
+            return sluice_fail(err, SLUICE_E_INVALID,
+                               "--metrics %s: rank %llu would need port %llu", o->metrics,
+                               (unsigned long long)o->rank, (unsigned long long)port);
+        address.port = (uint16_t)port;
+    }
+    sluice_host_port_format(&address, "", listen);
+    return SLUICE_OK;
+}
+
 sluice_status run_serve_metrics(struct run *run, struct sluice_err *err)
 {
     if (!run->options->metrics)
@@ -156,8 +176,10 @@ sluice_status run_serve_metrics(struct run *run, struct sluice_err *err)
         .is_well = is_well,
         .ctx = run,
     };
-    const sluice_status status =
-        sluice_metrics_server_create(run->options->metrics, &pages, &run->metrics, err);
+    char listen[SLUICE_HOST_PORT_BYTES];
+    sluice_status status = find_address(run->options, listen, err);
+    if (status == SLUICE_OK)
+        status = sluice_metrics_server_create(listen, &pages, &run->metrics, err);
     if (status == SLUICE_OK)
         sluice_log(SLUICE_LOG_INFO, "metrics at port %d", sluice_metrics_server_port(run->metrics));
     return status;

@@ -7,6 +7,7 @@
 #include "compute_client/run/run.h"
 #include "metrics/metrics_server.h"
 #include "sluice/sluice.h"
+#include "train/lockstep.h"
 #include "train/train.h"
 
 #include <pthread.h>
@@ -14,7 +15,9 @@
 /* Private to the files behind sluice_run().
  *
  *     run.c             the steps of a run, in order
+ *     launch.c          the ranks of --gpus, each a process with a run of its own
  *     run_watch.c       the thread that waits for signals
+ *     run_ranks.c       what joined ranks do together
  *     run_trainer.c     the trainer, and its memory for batches
  *     run_checkpoint.c  writes and reads checkpoints
  *     run_epoch.c       the batches of an epoch, and its report
@@ -52,11 +55,14 @@ struct run_times {
 
 struct run {
     const struct sluice_options *options;
+    struct sluice_options own; /* what options points to */
+    bool is_follower;          /* another rank writes the checkpoint, and reports */
     const struct sluice_loader_settings *settings;
     struct sluice_loader *loader;              /* the watcher looks at it under the lock below */
     const struct sluice_dataset_info *dataset; /* the loader's */
     struct sluice_trainer *trainer;
     bool learns;
+    struct sluice_lockstep lockstep;    /* set up under the lock below, if ranks are joined */
     struct sluice_batch_log *batch_log; /* NULL: not asked for */
     struct sluice_line_writer *out;     /* the standard output */
     struct run_show show;
@@ -88,7 +94,17 @@ void run_stop_watcher(struct run *run);
 /* exit_code: of stage CLOSING. */
 void run_enter(struct run *run, enum stage stage, int exit_code);
 
-/* When the dataset is known. */
+/* Leaves the checkpoint, the batch log, the reports and the live line to rank 0.  Before they
+ * begin. */
+void run_follow(struct run *run);
+/* After the trainer, which averages gradients over the ranks: they stop after the same step, and
+ * the others follow rank 0. */
+SLUICE_MUST_USE sluice_status run_join_ranks(struct run *run, struct sluice_err *err);
+/* Whether a stop ends the run here: at once, or with joined ranks after the last step that one of
+ * them has begun.  Any thread. */
+bool run_should_stop(struct run *run);
+
+/* When the dataset is known; joins the ranks. */
 SLUICE_MUST_USE sluice_status run_make_trainer(struct run *run, struct sluice_err *err);
 /* Batches live in the trainer's memory. */
 SLUICE_MUST_USE sluice_status run_lend_memory(struct run *run, struct sluice_err *err);

@@ -103,6 +103,9 @@ sluice_status run_make_trainer(struct run *run, struct sluice_err *err)
         .is_deterministic = o->is_deterministic,
         .gpu = (int)o->gpu,
         .engine_cache = o->engine_cache,
+        .rank = (unsigned)o->rank,
+        .world_size = (unsigned)o->world_size,
+        .rendezvous = o->rendezvous,
         .dropout = o->dropout,
     };
     sluice_precision_parse(o->precision, &options.precision);
@@ -119,6 +122,13 @@ sluice_status run_make_trainer(struct run *run, struct sluice_err *err)
         const sluice_status status = sluice_trainer_create(&options, &run->trainer, &cause);
         if (status == SLUICE_OK)
             break;
+        if (status == SLUICE_E_INVALID && o->world_size > 1 && !o->rendezvous &&
+            strcmp(options.device, "cuda") == 0)
+            return sluice_fail(
+                err, status,
+                "%s (--gpus and torchrun give one; elsewhere set " SLUICE_RENDEZVOUS_VARIABLE
+                " to a text that only these ranks share)",
+                cause.text);
         /* The next device is tried only if this one is missing, so that no other failure is
          * hidden. */
         if (i + 1 == num_devices || status != SLUICE_E_UNSUPPORTED)
@@ -137,7 +147,9 @@ sluice_status run_make_trainer(struct run *run, struct sluice_err *err)
     if (is_auto)
         sluice_log(SLUICE_LOG_INFO, "device %s", options.device);
     tell_memory(run, options.device);
-    return check_place(run, options.device, err);
+    const sluice_status status = check_place(run, options.device, err);
+    const bool is_joined = o->world_size > 1 && strcmp(options.device, "cuda") == 0;
+    return status == SLUICE_OK && is_joined ? run_join_ranks(run, err) : status;
 }
 
 static sluice_status alloc_pinned(void *ctx, size_t bytes, void **memory, struct sluice_err *err)

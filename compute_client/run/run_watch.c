@@ -30,7 +30,8 @@ static bool wait_staged(struct run *run, enum stage stage, uint64_t ns)
 static void watch_the_end(struct run *run, int number)
 {
     pthread_mutex_lock(&run->lock);
-    if (!wait_staged(run, STARTING, STOPPED_NS)) {
+    /* Joined ranks may have begun a step that needs this one. */
+    if (!wait_staged(run, STARTING, STOPPED_NS) && !run->lockstep.word) {
         sluice_log(SLUICE_LOG_INFO, "stopped before the first epoch");
         _exit(128 + number); /* nothing was begun that could be lost */
     }
@@ -44,7 +45,9 @@ static void watch_the_end(struct run *run, int number)
 static void stop_loader(struct run *run)
 {
     pthread_mutex_lock(&run->lock);
-    if (run->loader)
+    /* Joined ranks need batches up to the step where they stop. */
+    const bool is_over = !sluice_quit_signal() || run_should_stop(run);
+    if (run->loader && is_over)
         sluice_loader_stop(run->loader);
     pthread_mutex_unlock(&run->lock);
 }

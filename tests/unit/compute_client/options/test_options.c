@@ -92,6 +92,94 @@ TEST(the_loader_decodes_on_the_trainers_gpu_unless_it_has_its_own)
     }
 }
 
+/* "NAME=VALUE NAME=VALUE", for as long as the test runs. */
+static void set_env(const char *text, bool is_set)
+{
+    char copy[128];
+    snprintf(copy, sizeof(copy), "%s", text);
+    for (char *word = strtok(copy, " "); word; word = strtok(NULL, " ")) {
+        char *value = strchr(word, '=');
+        *value = '\0';
+        if (is_set)
+            setenv(word, value + 1, 1);
+        else
+            unsetenv(word);
+    }
+}
+
+TEST(a_launcher_says_rank_gpu_and_key)
+{
+    static const struct {
+        const char *env, *flags;
+        unsigned rank, world_size, gpu;
+        const char *key, *gpu_device; /* NULL: none */
+    } cases[] = {
+        {"", "", 0, 1, 0, NULL, NULL},
+        {"RANK=3 LOCAL_RANK=3 WORLD_SIZE=4 MASTER_PORT=29500", "", 3, 4, 3, "29500", "3"},
+        {"RANK=3 LOCAL_RANK=3 WORLD_SIZE=4 MASTER_PORT=29500", "--gpu 1", 3, 4, 1, "29500", "1"},
+        {"RANK=1 LOCAL_RANK=1 WORLD_SIZE=2", "--gpu-device 5", 1, 2, 1, NULL, "5"},
+        {"SLURM_PROCID=1 SLURM_NTASKS=2 SLUICE_RENDEZVOUS=k MASTER_PORT=1", "", 1, 2, 0, "k", NULL},
+        {"RANK=1 LOCAL_RANK=1 WORLD_SIZE=2", "--device cpu", 1, 2, 0, NULL, NULL},
+        {"MASTER_PORT=5", "--rank 1 --world-size 3", 1, 3, 0, "5", NULL},
+    };
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
+        char line[128];
+        snprintf(line, sizeof(line), "set %s", cases[i].flags);
+        struct sluice_options o;
+        struct sluice_loader_settings settings;
+        int exit_code = -1;
+        set_env(cases[i].env, true);
+        const bool is_read = parse_all(line, &o, &settings, &exit_code);
+        set_env(cases[i].env, false);
+        CU_ASSERT_TRUE_FATAL(is_read);
+        CU_ASSERT_TRUE(o.rank == cases[i].rank && o.world_size == cases[i].world_size);
+        CU_ASSERT_EQUAL(o.gpu, cases[i].gpu);
+        CU_ASSERT_FALSE(o.is_launched);
+        CU_ASSERT_EQUAL(o.rendezvous == NULL, cases[i].key == NULL);
+        if (o.rendezvous && cases[i].key)
+            CU_ASSERT_STRING_EQUAL(o.rendezvous, cases[i].key);
+        const char *found = NULL;
+        for (size_t k = 0; k < settings.num_items; k++) {
+            if (strcmp(settings.items[k].key, "gpu-device") == 0)
+                found = settings.items[k].value;
+        }
+        CU_ASSERT_EQUAL(found == NULL, cases[i].gpu_device == NULL);
+        if (found && cases[i].gpu_device)
+            CU_ASSERT_STRING_EQUAL(found, cases[i].gpu_device);
+    }
+}
+
+TEST(ranks_of_gpus_share_the_cpus)
+{
+    char env[128];
+    snprintf(env, sizeof(env), "SLUICE_LAUNCHER=%ld RANK=1 WORLD_SIZE=1000", (long)getppid());
+    static const struct {
+        const char *flags;
+        uint64_t workers;
+    } cases[] = {{"--gpus 1000", 1}, {"--gpus 1000 -j 7", 7}};
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
+        char line[128];
+        snprintf(line, sizeof(line), "set %s", cases[i].flags);
+        struct sluice_options o;
+        struct sluice_loader_settings settings;
+        int exit_code = -1;
+        set_env(env, true);
+        const bool is_read = parse_all(line, &o, &settings, &exit_code);
+        set_env(env, false);
+        CU_ASSERT_TRUE_FATAL(is_read);
+        CU_ASSERT_TRUE(o.is_launched && o.rank == 1 && o.gpus == 1000);
+        CU_ASSERT_EQUAL(o.workers, cases[i].workers);
+        unsigned num_found = 0;
+        for (size_t k = 0; k < settings.num_items; k++) {
+            if (strcmp(settings.items[k].key, "workers") != 0)
+                continue;
+            num_found++;
+            CU_ASSERT_EQUAL(strtoull(settings.items[k].value, NULL, 10), cases[i].workers);
+        }
+        CU_ASSERT_EQUAL(num_found, 1);
+    }
+}
+
 TEST(options_of_a_gpu_are_for_a_trainer_that_may_have_one)
 {
     static const char *const lines[] = {
