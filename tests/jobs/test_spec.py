@@ -97,6 +97,7 @@ class SpecTest(unittest.TestCase):
     def test_unknown_fields_are_refused_with_the_nearest(self):
         self.says(COMMAND + "storage: {coers: 2}\n", 4, "storage.coers", "cores")
         self.says(COMMAND + "outputdir: x\n", 4, "outputdir", "outputDir")
+        self.says("name: a\ntaskRoles:\n- cpuNumbr: 2\n  command: x\n", 3, "compute.cpuNumbr", "cpuNumber")
         self.says(COMMAND + "zzz: x\n", 4, "zzz", "unknown", "compute")
 
     def test_every_mistake_is_named_with_line_and_column(self):

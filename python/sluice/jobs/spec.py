@@ -183,7 +183,9 @@ def _problems_of(error):
         known = list(wanted["properties"])
         for name in value:
             if name not in known:
-                names = known + (list(ALIASES) if not path else [])
+                aliases = {(): [*ALIASES, "taskRoles"], ("storage",): [*ROLE_ALIASES, "taskNumber"],
+                           ("compute",): [*ROLE_ALIASES, "taskNumber"]}
+                names = known + aliases.get(path, [])
                 near = difflib.get_close_matches(name, names, 1, 0.6)
                 yield path + (name,), (f"unknown field; did you mean {near[0]}?" if near else
                                        f"unknown field; here are {', '.join(known)}")
