@@ -272,6 +272,15 @@ class LocalTest(support.JobTest):
         offload_job("wait", id)
         self.assertIn("succeeded", offload_job("exec", id, "compute-0", "--", "true", code=1))
 
+    def test_gpus_that_were_not_given_do_not_open(self):
+        if not has_bwrap() or not os.path.exists("/dev/nvidia0"):
+            self.skipTest("no GPU, or no bwrap")
+        for gpus in (0, 1):
+            opened = "for gpu in /dev/nvidia[0-9]*; do if ( : < $gpu ) 2>/dev/null; then echo $gpu; fi; done > opened"
+            offload_job("wait", self.submit(self.job(json.dumps({"command": opened, "gpus": gpus}))))
+            found = (self.outputs / "opened").read_text().split()
+            self.assertEqual(len(found), gpus, found)
+
     def test_a_killed_supervisor_takes_the_roles_with_it_and_the_job_goes_on(self):
         id = self.submit(self.command(f"echo x >> tries; {WAITS}"))
         record = self.await_state(id, "running")
