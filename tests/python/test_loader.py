@@ -141,6 +141,29 @@ class LoaderTest(support.SetTest):
             self.assertEqual([digest([batch]) for batch in loader], rest)
             self.assertEqual(loader.state_dict(), {"epoch": 3})
 
+    def test_an_epoch_goes_on_with_other_numbers_of_ranks(self):
+        """One global batch with 1 rank, one with 2, the rest with 3: each sample once, in the same order."""
+        size, pipeline = 12, {"pipeline": support.PIPELINE, "workers": 2, "seed": 3, "sample_ids": True}
+        with sluice.numpy.Loader(self.root, size, **pipeline) as loader:
+            whole = [i for *_, ids in loader for i in ids.tolist()]
+        self.assertEqual(sorted(whole), list(range(support.NUM_TRAIN)))
+        seen, state = [], None
+        for world_size, num_batches in ((1, 1), (2, 1), (3, None)):
+            shares = []
+            for rank in range(world_size):
+                with sluice.numpy.Loader(self.root, size // world_size, rank=rank, world_size=world_size,
+                                         **pipeline) as loader:
+                    if state:
+                        loader.load_state_dict(state)
+                    epoch = iter(loader)
+                    shares.append([ids.tolist() for _, (*_, ids) in zip(range(num_batches or 99), epoch)])
+                    after = loader.state_dict()
+            self.assertEqual(len({len(batches) for batches in shares}), 1)
+            seen += [i for batches in zip(*shares) for ids in batches for i in ids]
+            state = after
+        self.assertEqual(seen[:len(whole)], whole)
+        self.assertLess(len(seen) - len(whole), 3)  # what pads the last batch
+
     def test_an_order_of_shards_is_one_for_all_ranks_and_goes_on(self):
         with load(self.root, shuffle_shards=1) as loader:
             whole = [batch[2].tolist() for batch in loader]
