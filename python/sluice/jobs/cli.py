@@ -130,9 +130,7 @@ def _state(record):
 def _list(options):
     rows = []
     for record in _store(options).records():
-        rows.append({"id": record.id, "name": record.job().name, "engine": record.engine(),
-                     "state": _state(record), "submitted": record.events()[0]["time"],
-                     "attempts": record.attempts()})
+        rows.append({**record.summary(), "state": _state(record)})
     if options.json:
         for row in rows:
             print(json.dumps(row))
@@ -148,8 +146,7 @@ def _show(options):
     state = engine.state(record)
     events = record.events()
     if options.json:
-        print(json.dumps({"id": record.id, "engine": record.engine(), "state": state, "attempts": record.attempts(),
-                          "job": events[0]["job"], "steps": record.steps(), "events": events[1:]}))
+        print(json.dumps({**record.whole(), "state": state}))
         return 0
     print(f"{record.id}: {state}, engine {record.engine()}, attempt {record.attempts()}")
     for text in (event["text"] for event in events if event["event"] == "warning"):
@@ -224,6 +221,11 @@ def _exec(options):
     return engine.exec(record, options.role, words)
 
 
+def _serve(options):
+    from . import serve
+    return serve.run(options.listen, options.token_file, options.jobs)
+
+
 # --- the command line ---
 
 def parser():
@@ -281,6 +283,13 @@ def parser():
     one.add_argument("files", nargs="+", metavar="FILE", help="job files")
     one = add("render", _render, "print what an engine would submit", file=True, engine=True)
     one.add_argument("--out", metavar="DIR", help="write it to files of this folder")
+    one = add("serve", _serve, "show and control jobs in a browser and by REST")
+    one.add_argument("--listen", metavar="ADDRESS", default="127.0.0.1:0",
+                     help="HOST:PORT of loopback, or the path of a Unix socket; 127.0.0.1:0, a port that is free, if left "
+                          "out")
+    one.add_argument("--token-file", metavar="FILE",
+                     help="where the token is written, with mode 0600; serve.token beside the jobs' records if left out. "
+                          "The token equals a shell")
     for one in [top, *commands.choices.values()]:
         group = one.add_argument_group("general")
         group.add_argument("--jobs", metavar="DIR",

@@ -22,6 +22,11 @@ def _secret_flags(wanted, secrets, has):
     return [word for name, flag in wanted if has(name) for word in (flag, f"{secrets}/{name}")]
 
 
+def client_flags(secrets, has):
+    """What a client of the servers needs of its secrets."""
+    return (["--tls"] if has("ca.pem") else []) + _secret_flags(CLIENT_SECRETS, secrets, has)
+
+
 def server(job, shard, listen, program="offload_server", secrets=None, has=lambda name: False, path=None):
     """The command line of a server of this shard, a number, which listens at HOST:PORT."""
     path = path or job.path
@@ -63,7 +68,7 @@ def trainer(job, hosts, checkpoint, resume=False, program="offload_train", secre
         if resume:
             words += ["--resume", checkpoint]
     if secrets:
-        words += (["--tls"] if has("ca.pem") else []) + _secret_flags(CLIENT_SECRETS, secrets, has)
+        words += client_flags(secrets, has)
     return words + flags({"json": True, **job.compute.options})
 
 

@@ -142,6 +142,17 @@ class Record:
         found = {event["step"]: event for event in self.events() if event["event"] == "step"}
         return {step: found[step] for step in STEPS if step in found}
 
+    def summary(self):
+        """{"id", "name", "engine", "submitted", "attempts"}; the state is the engine's to tell."""
+        events = self.events()
+        return {"id": self.id, "name": events[0]["job"]["fields"]["name"], "engine": events[0]["engine"],
+                "submitted": events[0]["time"], "attempts": self.attempts()}
+
+    def whole(self):
+        """summary(), with the job, its steps and all further events."""
+        events = self.events()
+        return {**self.summary(), "job": events[0]["job"], "steps": self.steps(), "events": events[1:]}
+
     # --- one at a time ---
 
     def run_lock(self):

@@ -74,8 +74,8 @@ class Engine(Base):
         checkpoint = places.checkpoint(job, record)
         for name in places.rank_names(job):
             secrets, has = places.secrets(job, job.compute)
-            words = commands.trainer(job, hosts, checkpoint, False, "offload_train", secrets, has) if job.has_trainer \
-                else commands.words_of(job.compute.command)
+            words = commands.trainer(job, hosts, checkpoint, False, "offload_train", secrets, has) + places.metrics(job) \
+                if job.has_trainer else commands.words_of(job.compute.command)
             files[f"{name}.sh"] = self._line(place, name, words, commands.environment(job, hosts, checkpoint))
         return files
 

@@ -51,6 +51,11 @@ def share(job):
     return ["--prep-workers", str(max(1, len(os.sched_getaffinity(0)) // 4))]
 
 
+def metrics(job):
+    """The options that let `offload_job serve` ask the trainer for its counters, at a port that its log names."""
+    return [] if "metrics" in job.compute.options else ["--metrics", "127.0.0.1:0"]
+
+
 def limits(job):
     """{role: {"cores", "memory", "io_weight"}} of roles that have some."""
     found = {}

@@ -148,6 +148,7 @@ class Supervisor:
         for rank in range(job.compute.ranks):
             if job.has_trainer:
                 words = commands.trainer(job, hosts, checkpoint, resume, programs.find("offload_train"), secrets, has)
+                words += places.metrics(job)
             else:
                 words = commands.words_of(job.compute.command)
             env = commands.environment(job, hosts, checkpoint, resume)
