@@ -15,9 +15,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Nanoseconds that ranks have to end after another failed: a step that waits for the failed rank
- * never ends, and nothing that it computes is kept. */
-#define GRACE_NS 10000000000u
+/* Nanoseconds that ranks have to end after another failed: rank 0 may be writing the checkpoint of a
+ * run whose server is lost, but a step that waits for the failed rank never ends. */
+#define GRACE_NS 20000000000u
 
 struct launch {
     pid_t *pids; /* by rank; 0: ended */

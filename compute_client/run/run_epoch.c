@@ -108,6 +108,20 @@ static sluice_status step_without_rows(struct run *run, struct pass *pass, uint6
     return status;
 }
 
+/* After a loss of the source: the other ranks stop, too, and need this one for the steps that they
+ * have begun, or rank 0 could not write its checkpoint. */
+static void let_ranks_stop(struct run *run)
+{
+    const struct sluice_train_batch none = {0};
+    if (!run->lockstep.word)
+        return;
+    sluice_lockstep_stop(&run->lockstep);
+    while (sluice_lockstep_begin(&run->lockstep)) {
+        if (sluice_trainer_step(run->trainer, &none, NULL) != SLUICE_OK)
+            break;
+    }
+}
+
 /* Trains on a batch, or evaluates it. */
 static sluice_status step(struct run *run, struct pass *pass, const struct sluice_batch *batch,
                           uint32_t *labels, struct sluice_err *err)
@@ -255,6 +269,8 @@ static sluice_status run_pass(struct run *run, struct pass *pass, struct sluice_
     run->loss_now = run->top1_now = NAN;
     show_pass(run, pass);
     status = consume(run, pass, err);
+    if (status != SLUICE_OK && pass->has_lost_source)
+        let_ranks_stop(run);
     struct sluice_train_totals totals = {0};
     if (status == SLUICE_OK)
         status = sluice_trainer_collect(run->trainer, &totals, err);

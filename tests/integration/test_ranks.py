@@ -238,9 +238,9 @@ class GpuRanksTest(SynthTest):
                 break
         log += process.communicate(timeout=TIMEOUT_S)[1]
         self.assertEqual(process.returncode, 128 + signal.SIGTERM, log)
-        stops = re.findall(r"offload_train\[(\d)\] info: stopped in (.*)", log)
-        self.assertEqual(sorted(rank for rank, _ in stops), ["0", "1"])
-        self.assertEqual(len({place for _, place in stops}), 1)
+        stops = re.findall(r"offload_train\[(\d)\] info: stopped in epoch (\d+) after batch (\d+)", log)
+        self.assertEqual(sorted(rank for rank, _, _ in stops), ["0", "1"])
+        self.assertEqual(len({int(epoch) * 16 + int(batch) for _, epoch, batch in stops}), 1)
         self.assertTrue(checkpoint.exists())
 
 
