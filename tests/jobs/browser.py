@@ -90,6 +90,7 @@ class Browser:
         """The window's width in CSS pixels, and "light" or "dark"."""
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1,
                   mobile=width < 600)
+        self.call("Emulation.setScrollbarsHidden", hidden=True)
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
     def picture(self, path):

@@ -94,7 +94,7 @@ class PageTest(serving.ServeTest):
         self.page.run("sessionStorage.clear()")
         self.page.open(f"{self.url}#wrong")
         self.page.wait("!document.getElementById('enter').hidden && document.getElementById('jobs').hidden")
-        self.await_text("message", "Authorization")
+        self.await_text("message", "the token is missing")
         self.check_looks("enter")
         self.fill(token=self.token)
         self.click("#enter button")

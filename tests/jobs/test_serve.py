@@ -26,6 +26,7 @@ sluice_trainer_errors_total{status="i/o"} 2
 sluice_trainer_errors_total{status="decode"} 1
 not a line {
 sluice_trainer_epoch x
+sluice_trainer_loss NaN
 """
 
 
@@ -170,7 +171,9 @@ class JobsTest(serving.ServeTest):
         frozen = self.api("POST", f"/jobs/{id}/pause", {"kind": "freeze"})
         self.conforms(frozen, self.answer_schema("POST", "/jobs/{id}/pause"))
         self.assertEqual(frozen, {"id": id, "state": "paused"})
-        self.assertIn("paused", self.api("GET", f"/jobs/{id}/figures", status=409)["error"])
+        now = self.api("GET", f"/jobs/{id}/figures")
+        self.conforms(now, self.answer_schema("GET", "/jobs/{id}/figures"))
+        self.assertEqual((now["trainer"], now["trainer_problem"], now["servers"]), (None, "the job is paused", []))
         self.assertEqual(self.api("POST", f"/jobs/{id}/resume"), {"id": id, "state": "running"})
         self.assertIn("kind", self.api("POST", f"/jobs/{id}/pause", {"kind": "nap"}, 400)["error"])
         self.assertEqual(self.api("POST", f"/jobs/{id}/cancel"), {"id": id, "state": "cancelled"})

@@ -3,6 +3,7 @@
 serve.py does HTTP and checks who asks.  A function here returns (status, value as JSON), Lines, or
 Follow, and raises Refused, SpecError or JobError.
 """
+import itertools
 import os
 import re
 from dataclasses import dataclass, field
@@ -23,7 +24,7 @@ class Refused(Exception):
 @dataclass
 class Lines:
     """(role, line) as text: a line each."""
-    lines: object
+    lines: list
     has_role: bool
 
 
@@ -124,15 +125,13 @@ def logs(call):
     if follow == "1":
         return Follow(record.id, role, first)
     lines = engines.find(record.engine()).logs(record, role or None)
-    return Lines((line for i, line in enumerate(lines) if first <= i < first + MAX_LINES), bool(role))
+    return Lines(list(itertools.islice(lines, first, first + MAX_LINES)), bool(role))
 
 
 def look(call):
     record = call.record()
     state = engines.find(record.engine()).state(record)
-    if state != "running":
-        raise Refused(409, f"job {record.id} is {state}: figures are of one that runs")
-    return 200, call.figures.of(record)
+    return 200, call.figures.of(record) if state == "running" else figures.none(f"the job is {state}")
 
 
 def _control(call, act):

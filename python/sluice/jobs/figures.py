@@ -4,6 +4,7 @@ The loader's counters are those of offload_train --metrics, of rank 0 if there a
 servers' rows are those of offload_top.
 """
 import json
+import math
 import os
 import re
 import subprocess
@@ -41,6 +42,8 @@ def parse(text):
                 value = float(match[3])
             except ValueError:
                 continue
+            if not math.isfinite(value):
+                continue  # which JSON lacks
             found.setdefault(match[1], []).append((dict(_LABEL.findall(match[2] or "")), value))
     return found
 
@@ -132,6 +135,11 @@ class Figures:
             if entry[2] is None or time.monotonic() - entry[1] > KEEP_S:
                 entry[2], entry[1] = look(record, entry[3]), time.monotonic()
             return entry[2]
+
+
+def none(why):
+    """The figures of a job that has none."""
+    return {"time": time.time(), "trainer": None, "trainer_problem": why, "servers": [], "servers_problem": why}
 
 
 def look(record, port):

@@ -137,20 +137,20 @@ function showJob(job) {
 }
 
 async function act(what) {
-  const { id } = shown;
+  const mine = shown;
   const [path, body] = { freeze: ["pause", { kind: "freeze" }], checkpoint: ["pause", { kind: "checkpoint" }] }[what]
     || [what];
-  if (what === "cancel" && !confirm(`Cancel ${id}?`)) return;
-  shown.isBusy = true;
+  if (what === "cancel" && !confirm(`Cancel ${mine.id}?`)) return;
+  mine.isBusy = true;
   for (const button of $("actions").children) button.disabled = true;
   say(`${path} ...`);
   try {
-    await ask("POST", `/jobs/${id}/${path}`, body);
+    await ask("POST", `/jobs/${mine.id}/${path}`, body);
     say("");
   } catch (error) {
     failed(error);
   }
-  shown.isBusy = false;
+  mine.isBusy = false;
 }
 
 // --- figures ---
@@ -228,13 +228,7 @@ async function lookAtFigures(job, mine) {
     mine.figures = null;
     return;
   }
-  let now;
-  try {
-    now = await ask("GET", `/jobs/${job.id}/figures`);
-  } catch (error) {
-    if (error.status === 409) return; // it has ended meanwhile
-    throw error;
-  }
+  const now = await ask("GET", `/jobs/${job.id}/figures`);
   if (mine !== shown) return;
   showLoader(now, mine.figures);
   showServers(now);

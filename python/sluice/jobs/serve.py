@@ -64,6 +64,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     # --- one request ---
 
     def _answer(self, method):
+        self.has_begun = False
         try:
             self._send(*self._call(method))
         except api.Refused as refused:
@@ -110,7 +111,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         given = self.headers.get_all("Authorization", [])
         wanted = f"Bearer {self.server.token}".encode()
         if len(given) != 1 or not hmac.compare_digest(given[0].encode("utf-8", "surrogateescape"), wanted):
-            raise api.Refused(401, "Authorization: Bearer TOKEN is missing, or is of an earlier offload_job serve")
+            raise api.Refused(401, "the token is missing, or of another offload_job serve")
 
     @staticmethod
     def _query(text, names):
@@ -152,6 +153,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     # --- answers ---
 
     def _head(self, status, kind, length=None):
+        self.has_begun = True
         self.send_response(status)
         for name, value in {"Content-Type": kind, **HEADERS}.items():
             self.send_header(name, value)
@@ -171,7 +173,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def _error(self, status, text):
         with contextlib.suppress(ConnectionError, TimeoutError):
-            self._send(status, {"error": text})
+            if not self.has_begun:
+                self._send(status, {"error": text})
 
     def _lines(self, lines):
         for role, line in lines.lines:
@@ -282,6 +285,8 @@ def _remove_stale(path):
             one.connect(path)
         except ConnectionRefusedError:
             os.unlink(path)
+        except OSError:
+            pass  # bind() tells
 
 
 def parse_address(text):
