@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """offload_job serve: its REST with real jobs, what openapi.json says of it, and who is refused."""
 import json
+import os
 import pathlib
 import re
 import socket
 import stat
+import subprocess
 import time
 
 import serving
@@ -205,6 +207,16 @@ class JobsTest(serving.ServeTest):
         self.assertIn("storage_cpu", now["trainer"]["stalls_s"])
         self.assertEqual([row["state"] for row in now["servers"]], ["ok"])
         self.assertGreater(now["servers"][0]["samples"], 0)
+        self.api("POST", f"/jobs/{id}/cancel")
+
+    def test_figures_over_tls_with_the_secrets_of_the_job(self):
+        subprocess.run([pathlib.Path(os.environ["SLUICE_SOURCE"]) / "scripts/dev-certs", self.folder / "certs"], check=True,
+                       capture_output=True)
+        options = "{device: none, batch-size: 8, workers: 1, epochs: 1000000, seed: 3, no-val: true}"
+        id = self.submit(f"{{secrets: certs, trainer: {{options: {options}}}}}", "storage: {secrets: certs}\n")
+        self.await_state(id, "running")
+        now = self.api("GET", f"/jobs/{id}/figures")
+        self.assertEqual([row["state"] for row in now["servers"]], ["ok"], now)
         self.api("POST", f"/jobs/{id}/cancel")
 
     def test_figures_of_a_command_say_why_there_are_none(self):

@@ -28,6 +28,7 @@ from . import JobError, api, figures, spec, store
 MAX_BODY = 2 * spec.MAX_BYTES  # a job's text, escaped as JSON
 MAX_CONNECTIONS = 64  # a page has up to four at once
 TIMEOUT_S = 30.0  # of a read or a write
+TUNNEL_PORT = 8400  # of the URL of a Unix socket, which a browser reaches through a tunnel
 HOSTS = ("127.0.0.1", "localhost", "[::1]")
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
 STATIC = {
@@ -268,7 +269,7 @@ class Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
     @property
     def url(self):
         if self.is_unix:
-            return "http://localhost/"
+            return f"http://localhost:{TUNNEL_PORT}/"
         host, port = self.server_address[:2]
         return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
 
@@ -331,7 +332,7 @@ def run(listen, token_file, folder):
     try:
         write_token(path, server.token)
         if server.is_unix:
-            print(f"offload_job: {server.server_address}; ssh -L 8400:{server.server_address} forwards a port to it",
+            print(f"offload_job: for a browser: ssh -L {TUNNEL_PORT}:{server.server_address} {socket.gethostname()}",
                   file=sys.stderr)
         print(f"offload_job: whoever has this URL or {path} can run commands as you", file=sys.stderr)
         print(f"{server.url}#{server.token}", flush=True)
