@@ -5,6 +5,8 @@
 #include "gpu/layout.h"
 #include "gpu/tuning.h"
 
+#include <stdbool.h>
+
 /* XXH3-128 of rows, each followed by its label as 8 bytes, little endian; more than 240 bytes in
  * all.  Equals base/hash.h.  By the specification of XXH3, seed 0:
  * https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md
