@@ -175,7 +175,7 @@ class JobsTest(serving.ServeTest):
         self.assertEqual(frozen, {"id": id, "state": "paused"})
         now = self.api("GET", f"/jobs/{id}/figures")
         self.conforms(now, self.answer_schema("GET", "/jobs/{id}/figures"))
-        self.assertEqual((now["trainer"], now["trainer_problem"], now["servers"]), (None, "the job is paused", []))
+        self.assertEqual((now["trainer"], now["trainer_problem"], now["servers"]), (None, "the state of the job is paused", []))
         self.assertEqual(self.api("POST", f"/jobs/{id}/resume"), {"id": id, "state": "running"})
         self.assertIn("kind", self.api("POST", f"/jobs/{id}/pause", {"kind": "nap"}, 400)["error"])
         self.assertEqual(self.api("POST", f"/jobs/{id}/cancel"), {"id": id, "state": "cancelled"})

@@ -131,7 +131,7 @@ def logs(call):
 def look(call):
     record = call.record()
     state = engines.find(record.engine()).state(record)
-    return 200, call.figures.of(record) if state == "running" else figures.none(f"the job is {state}")
+    return 200, call.figures.of(record) if state == "running" else figures.none(f"the state of the job is {state}")
 
 
 def _control(call, act):
