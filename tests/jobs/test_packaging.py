@@ -25,6 +25,9 @@ class PackagingTest(support.JobTest):
     def test_slurm(self):
         self.check_engine("slurm", "sbatch")
 
+    def test_kubernetes(self):
+        self.check_engine("kubernetes", "yaml")
+
 
 if __name__ == "__main__":
     support.main()

@@ -54,6 +54,14 @@ class Base(abc.ABC):
         """Runs a command where a role runs, with this process's terminal; returns its exit code."""
 
 
+def refuse_claims(job):
+    """JobError for a PersistentVolumeClaim, which engine kubernetes alone mounts."""
+    roots = [("data", root) for shard in (job.data.roots if job.data else []) for _, root in shard]
+    for field, path in [("outputs", job.outputs), ("code", job.code), *roots]:
+        if path and path.startswith("pvc://"):
+            raise JobError(f"{field}: {path} is a claim of engine kubernetes; give a folder")
+
+
 def find(name):
     """The engine with this name."""
     if name not in NAMES:

@@ -7,7 +7,7 @@ import sys
 import time
 
 from .. import JobError, commands, programs, store
-from . import PAUSES, Base, cgroups, places
+from . import PAUSES, Base, cgroups, places, refuse_claims
 
 _MODULES = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _LOOK_S = 0.02  # between two looks at events of another process
@@ -15,6 +15,7 @@ _LOOK_S = 0.02  # between two looks at events of another process
 
 class Engine(Base):
     def check(self, job):
+        refuse_claims(job)
         for name, value in (("priority", job.priority), ("queue", job.queue)):
             if value is not None:
                 raise JobError(f"{name}: there is no queue on this machine: a job starts at once; leave it out, or use "

@@ -11,7 +11,7 @@ import subprocess
 import time
 
 from .. import JobError, commands
-from . import remote
+from . import refuse_claims, remote
 
 _STATES = {"PENDING": "queued", "CONFIGURING": "queued", "REQUEUED": "queued", "REQUEUE_HOLD": "queued",
            "RESIZING": "running", "RUNNING": "running", "COMPLETING": "running", "STAGE_OUT": "running",
@@ -92,6 +92,7 @@ class Engine(remote.Remote):
 
     def check(self, job):
         compute, storage = job.compute, job.storage
+        refuse_claims(job)
         self.refuse(
             job,
             ("storage.placement", storage.placement == "shared",
