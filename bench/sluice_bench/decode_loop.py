@@ -86,7 +86,9 @@ def command_of(options, point, variant, server):
     learns = [] if device == "none" else ["-a", point.model, "--lr", LEARNING_RATE]
     return [str(word) for word in (
         options.bin / "offload_train", *where, "--dataset-mode", *MODES[point.mode],
-        "-j", point.workers, "-b", options.batch, "--image-size", options.image_size,
+        "-j", point.workers, "-b", options.batch,
+        *(["--pipeline", options.pipeline] if options.pipeline
+          else ["--image-size", options.image_size]),
         "--device", device, *learns, "--gpu-decode", variant, "-p", 0, "--no-val")]
 
 
@@ -380,6 +382,8 @@ def parse_options():
                         help="no point begins later than this")
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--image-size", type=int, default=224)
+    parser.add_argument("--pipeline", help="of offload_train: a preset, such as timm-a2, or text. "
+                        "Default: the crop and flip of --image-size")
     parser.add_argument("--steps", type=int, default=50, help="in a round of the step alone")
     parser.add_argument("--out", type=pathlib.Path, help="the rows as JSON, one a line")
     parser.add_argument("--json", action="store_true", help="an object for each row")
