@@ -8,6 +8,8 @@ import socket
 import stat
 import subprocess
 import time
+from concurrent import futures
+from unittest import mock
 
 import serving
 import support
@@ -87,6 +89,27 @@ class FiguresTest(support.JobTest):
 
     def test_a_page_of_something_else_has_none(self):
         self.assertEqual(figures.of_page("<html>\n{}\n")["samples"], None)
+
+
+class EnginesTest(support.JobTest):
+    def test_an_engine_stays_and_tells_one_state_at_a_time(self):
+        class Slow:
+            is_asked = False
+
+            def state(self, record):
+                assert not self.is_asked
+                self.is_asked = True
+                time.sleep(0.01)
+                self.is_asked = False
+                return "running"
+
+        made = []
+        with mock.patch.object(api.engines, "find", lambda name: made.append(name) or Slow()):
+            known = api.Engines()
+            record = mock.Mock(**{"engine.return_value": "slurm"})
+            with futures.ThreadPoolExecutor(8) as pool:
+                self.assertEqual(list(pool.map(known.state, [record] * 16)), ["running"] * 16)
+        self.assertEqual(made, ["slurm"])
 
 
 class JobsTest(serving.ServeTest):

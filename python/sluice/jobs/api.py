@@ -6,6 +6,7 @@ Follow, and raises Refused, SpecError or JobError.
 import itertools
 import os
 import re
+import threading
 from dataclasses import dataclass, field
 
 from . import JobError, engines, figures, spec, store
@@ -36,10 +37,33 @@ class Follow:
     skip: int
 
 
+class Engines:
+    """One engine of each name, which remembers what its cluster said last.  Any thread may ask for states."""
+
+    def __init__(self):
+        self.lock = threading.Lock()
+        self.known = {}  # name: (engine, a lock)
+
+    def find(self, name):
+        return self._entry(name)[0]
+
+    def state(self, record):
+        engine, lock = self._entry(record.engine())
+        with lock:  # a change is recorded once
+            return engine.state(record)
+
+    def _entry(self, name):
+        with self.lock:
+            if name not in self.known:
+                self.known[name] = (engines.find(name), threading.Lock())
+            return self.known[name]
+
+
 @dataclass
 class Call:
-    """One request: the store, what the path, the query and the body say."""
+    """One request: what serves, and what the path, the query and the body say."""
     store: store.Store
+    engines: Engines
     figures: figures.Figures
     id: str = ""
     query: dict = field(default_factory=dict)
@@ -73,10 +97,10 @@ def _job_of(call):
     return spec.parse(call.text("text"), "job.yaml", folder)
 
 
-def _row(record):
+def _row(call, record):
     row = record.summary()
     try:
-        return {**row, "state": engines.find(record.engine()).state(record)}
+        return {**row, "state": call.engines.state(record)}
     except JobError as error:
         return {**row, "state": record.recorded_state(), "problem": str(error)}
 
@@ -84,11 +108,11 @@ def _row(record):
 # --- the routes ---
 
 def list_jobs(call):
-    return 200, {"jobs": [_row(record) for record in call.store.records()]}
+    return 200, {"jobs": [_row(call, record) for record in call.store.records()]}
 
 
 def submit(call):
-    engine = engines.find(call.text("engine", "local", engines.NAMES))
+    engine = call.engines.find(call.text("engine", "local", engines.NAMES))
     job = _job_of(call)
     warnings = engine.check(job)
     return 201, {"id": engine.submit(job, call.store).id, "warnings": list(warnings or ())}
@@ -104,7 +128,7 @@ def validate(call):
 
 def show(call):
     record = call.record()
-    return 200, {**record.whole(), **_row(record)}
+    return 200, {**record.whole(), **_row(call, record)}
 
 
 def events(call):
@@ -124,21 +148,20 @@ def logs(call):
         raise Refused(400, "follow: 0 or 1")
     if follow == "1":
         return Follow(record.id, role, first)
-    lines = engines.find(record.engine()).logs(record, role or None)
+    lines = call.engines.find(record.engine()).logs(record, role or None)
     return Lines(list(itertools.islice(lines, first, first + MAX_LINES)), bool(role))
 
 
 def look(call):
     record = call.record()
-    state = engines.find(record.engine()).state(record)
+    state = call.engines.state(record)
     return 200, call.figures.of(record) if state == "running" else figures.none(f"the state of the job is {state}")
 
 
 def _control(call, act):
     record = call.record()
-    engine = engines.find(record.engine())
-    act(engine, record)
-    return 200, {"id": record.id, "state": engine.state(record)}
+    act(call.engines.find(record.engine()), record)
+    return 200, {"id": record.id, "state": call.engines.state(record)}
 
 
 def pause(call):

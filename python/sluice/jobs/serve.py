@@ -90,7 +90,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 return 200, file.read(), kind
         self._check_token()
         function, id, query_names, body_names = api.find(method, path)
-        call = api.Call(self.server.store, self.server.figures, id, self._query(query, query_names),
+        call = api.Call(self.server.store, self.server.engines, self.server.figures, id, self._query(query, query_names),
                         self._body(body_names) if method == "POST" else {})
         answer = function(call)
         return answer if isinstance(answer, tuple) else (200, answer)
@@ -205,7 +205,8 @@ class Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
     daemon_threads, allow_reuse_address, request_queue_size = True, True, MAX_CONNECTIONS
 
     def __init__(self, address, jobs):
-        self.store, self.figures, self.token = jobs, figures.Figures(), secrets.token_urlsafe(32)
+        self.store, self.engines, self.figures = jobs, api.Engines(), figures.Figures()
+        self.token = secrets.token_urlsafe(32)
         self.children, self.lock = set(), threading.Lock()
         self.room = threading.BoundedSemaphore(MAX_CONNECTIONS)
         self.is_unix = isinstance(address, str)
