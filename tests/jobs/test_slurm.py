@@ -33,10 +33,11 @@ class RenderTest(support.JobTest):
                            "compute: {ranks: 4, gpus: 2, cores: 4, memory: 8GiB, command: [x]}\n")
         first, second = text.split("#SBATCH hetjob\n")
         for line in ("--nodes=2", "--cpus-per-task=3", "--mem=2048M", "--partition=long", "--time=1:30:00",
-                     "--priority=7", "--signal=B:USR1@60"):
+                     "--priority=7", "--signal=B:USR2@60"):
             self.assertIn(f"#SBATCH {line}\n", first)
         for line in ("--ntasks=4", "--gpus-per-task=2", "--cpus-per-task=4", "--mem-per-cpu=2048M", "--partition=long"):
             self.assertIn(f"#SBATCH {line}\n", second)
+        self.assertIn("LOCAL_RANK=0 ", second)  # --gpus-per-task: a rank sees its own alone
         self.assertIn('SLUICE_HOST="${nodes[0]}:$port,${nodes[1]}:$port"', text)
 
     def test_shares_of_gpus(self):
@@ -166,10 +167,10 @@ class SlurmTest(slurm.Cluster):
             time.sleep(0.1)
         self.offload_job("pause", id, "--kind", "freeze")
         self.assertEqual(self.show(id)["state"], "paused")
-        pid = subprocess.run(["pgrep", "-f", "-o", f"sh -c .*{file}"], capture_output=True, text=True,
-                             check=True).stdout.strip()
-        while pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
-            time.sleep(0.1)
+        pids = subprocess.run(["pgrep", "-f", f"sh -c .*{file}"], capture_output=True, text=True, check=True).stdout
+        for pid in pids.split():
+            while pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
+                time.sleep(0.1)
         size = file.stat().st_size
         self.offload_job("resume", id)
         self.assertEqual(self.show(id)["state"], "running")
@@ -208,6 +209,14 @@ class SlurmTest(slurm.Cluster):
         self.offload_job("wait", id)
         self.assertEqual(self.batches(id)[0]["samples"], 64, self.logs(id))
         self.assertNotIn("insecure", self.logs(id))
+
+    def test_a_time_limit_ends_the_training_with_a_checkpoint(self):
+        """Slurm counts in minutes; the signal comes half a minute before."""
+        id = self.submit(TRAINS % 100000, more="limits: {time: 1m}\n")
+        self.offload_job("wait", id, code=1)
+        self.assertIn("the time limit is near (limits.time)", self.logs(id))
+        self.assertTrue((self.home / "runs/run.ckpt").exists())
+        self.assert_nothing_left(id)
 
     def test_ranks_have_the_variables_of_torchrun(self):
         words = "'echo rank $RANK of $WORLD_SIZE at $MASTER_ADDR:$MASTER_PORT, $LOCAL_RANK $SLUICE_HOST'"

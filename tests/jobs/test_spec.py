@@ -73,6 +73,20 @@ class SpecTest(unittest.TestCase):
             "--checkpoint", "/c", "--checkpoint-every", "10m", "--resume", "/c", "--tls", "--ca", "/s/ca.pem",
             "--token-file", "/s/token", "--json", "--arch", "resnet18", "--epochs", "90", "--verify"])
 
+    def test_several_gpus_are_processes_of_the_trainer_or_ranks_that_see_their_own(self):
+        def words(compute):
+            return commands.trainer(spec.parse(f"name: a\ndata: /d\ncompute: {{{compute}}}\n"), ["h"], "/c")
+
+        self.assertEqual(words("gpus: 4, trainer: {}")[-3:], ["--gpus", "4", "--json"])
+        for compute in ("gpus: 1, trainer: {}", "gpus: 4, trainer: {options: {device: cpu}}"):
+            self.assertNotIn("--gpus", words(compute))
+        self.assertEqual(words("gpus: 4, trainer: {options: {gpus: 2}}").count("--gpus"), 1)
+        for gpus, place in ((0, ("1", "2")), (1, ("0", "1"))):
+            job = spec.parse(f"name: a\ndata: /d\ncompute: {{ranks: 2, gpus: {gpus}, command: x}}\n")
+            self.assertEqual(commands.rank(job, 1, "h", 5), {
+                "RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": place[0], "LOCAL_WORLD_SIZE": place[1],
+                "MASTER_ADDR": "h", "MASTER_PORT": "5"})
+
     def test_names_of_openpai(self):
         ours = spec.parse("name: restnet\nimage: example.tensorflow:stable\noutputs: /tmp/output\ncode: /tmp/code\n"
                           "data: {root: /tmp/data}\nretries: 3\nqueue: vc\ncompute: {ranks: 2, cores: 8, memory: 32768MiB, "
@@ -121,7 +135,7 @@ class SpecTest(unittest.TestCase):
         self.says("name: a\ncompute: {command: x}\n", 1, "data", "data.root")
         self.says(COMMAND + "storage: {placement: existing}\n", 4, "storage.placement", "address")
         self.says(COMMAND + "storage:\n  address: h\n  cores: 2\n", 6, "storage.cores", "existing")
-        self.says("name: a\ndata: /d\ncompute: {ranks: 2, trainer: {}}\n", 3, "compute.ranks", "torchrun")
+        self.says("name: a\ndata: /d\ncompute: {ranks: 2, trainer: {}}\n", 3, "compute.ranks", "compute.gpus")
         self.says("name: a\ndata: /d\ncompute:\n  trainer: {options: {host: x}}\n", 4, "compute.trainer.options.host")
         self.says("name: a\ndata: /d\nstorage: {servers: 1}\ncompute: {trainer: {mode: local}}\n", 3, "storage", "local")
         self.says(COMMAND + "lend: {gpu: true}\n", 4, "lend.gpu", "no GPU")

@@ -67,6 +67,8 @@ def trainer(job, hosts, checkpoint, resume=False, program="offload_train", secre
             words += ["--checkpoint-every", job.checkpoint.every]
         if resume:
             words += ["--resume", checkpoint]
+    if job.compute.gpus > 1 and "gpus" not in job.compute.options and job.compute.options.get("device", "cuda") == "cuda":
+        words += ["--gpus", str(job.compute.gpus)]
     if secrets:
         words += client_flags(secrets, has)
     return words + flags({"json": True, **job.compute.options})
@@ -82,6 +84,18 @@ def environment(job, hosts, checkpoint, resume=False):
     if job.compute.mps:
         found["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = str(job.compute.mps)
     return found
+
+
+def has_own_gpus(job):
+    """Whether each rank sees GPUs of its own, numbered from 0: for a program that takes GPU LOCAL_RANK that is 0."""
+    return bool(job.compute.gpus or job.compute.mig or job.compute.mps)
+
+
+def rank(job, number, address, port):
+    """Variables of a rank on one machine, as torchrun sets them."""
+    place, count = ("0", "1") if has_own_gpus(job) else (str(number), str(job.compute.ranks))
+    return {"RANK": str(number), "WORLD_SIZE": str(job.compute.ranks), "LOCAL_RANK": place, "LOCAL_WORLD_SIZE": count,
+            "MASTER_ADDR": address, "MASTER_PORT": str(port)}
 
 
 def words_of(command):

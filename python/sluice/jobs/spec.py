@@ -241,7 +241,7 @@ def _semantic(fields):
     if "index" in fields.get("data", {}) and "shards" in fields["data"]:
         yield ("data", "index"), "is of one root, and shards have one each: keep a manifest in each shard"
     if "trainer" in compute and compute.get("ranks", 1) > 1:
-        yield ("compute", "ranks"), "offload_train trains in one process; use a command with torchrun or your own"
+        yield ("compute", "ranks"), "are of a command; offload_train starts a process for each of compute.gpus"
     if "trainer" not in compute and compute.get("options"):
         yield ("compute", "options"), "are those of offload_train; a command has its own"
     if "gpu_share" in compute and compute.get("gpus", 1) != 1:

@@ -20,8 +20,8 @@ class Look(NamedTuple):
     nodes: str = ""
 
 
-def run(*words, check=True, program=None):
-    """Standard output of a command of the cluster; "" if it fails and `check` is false."""
+def run(*words, check=True, program=None, unknown=None):
+    """Standard output of a command of the cluster; "" if it fails and `check` is false, or says `unknown`."""
     try:
         done = subprocess.run(words, capture_output=True, text=True, check=False)
     except FileNotFoundError:
@@ -29,7 +29,7 @@ def run(*words, check=True, program=None):
             return ""
         raise JobError(f"no program {words[0]} on PATH: run offload_job where {program or words[0]} is installed and "
                        f"set up") from None
-    if check and done.returncode:
+    if check and done.returncode and not (unknown and unknown in done.stderr):
         raise JobError(f"{words[0]}: {done.stderr.strip()[-1000:] or done.stdout.strip()[-1000:]}")
     return done.stdout if done.returncode == 0 else ""
 

@@ -59,6 +59,7 @@ ask() {
 }
 is_asked='' again=()
 trap ask USR1 TERM
+trap 'echo "the time limit is near (limits.time): a checkpoint, and the end" >&2; ask' USR2
 
 for attempt in $(seq 0 {retries}); do
     [ ! -e "$checkpoint" ] || {resume}
@@ -74,7 +75,7 @@ for attempt in $(seq 0 {retries}); do
 done
 exit "$code"
 """
-_RANK = 'export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS; exec "$@"'
+_RANK = 'export RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS {}; exec "$@"'
 
 
 def _quoted(words, variables=None):
@@ -146,7 +147,7 @@ class Engine(remote.Remote):
         first = [f"--job-name={job.name}", "--output=%x-%j.log", "--open-mode=append",
                  "--requeue" if job.retries and not num_servers else "--no-requeue"]
         if job.time_s:
-            first.append(f"--signal=B:USR1@{int(min(60, job.time_s / 2))}")
+            first.append(f"--signal=B:USR2@{int(min(60, job.time_s / 2))}")
         lines = first + (component(job.storage, [f"--nodes={num_servers}", "--ntasks-per-node=1"]) if num_servers
                          else training)
         text = "".join(f"#SBATCH {line}\n" for line in lines)
@@ -189,7 +190,7 @@ class Engine(remote.Remote):
 
     def _server(self, job, folder, i):
         words = commands.server(job, i // job.storage.servers, "\0listen")
-        if not job.storage.secrets:
+        if not job.storage.secrets and "insecure" not in job.storage.options:
             words.append("--insecure")
         text = "\nwords=(" + _quoted(words, {"\0listen": f'"${{nodes[{i}]}}:$port"'}) + ")\n"
         if job.storage.secrets:
@@ -234,7 +235,8 @@ class Engine(remote.Remote):
             group = "_HET_GROUP_1" if num_servers else ""
             text += f'MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST{group}" | head -n 1)\n' \
                     "export MASTER_ADDR MASTER_PORT=$((26000 + SLURM_JOB_ID % 6000))\n"
-            srun += ["bash", "-c", _RANK, "rank"]
+            place = "LOCAL_RANK=0 LOCAL_WORLD_SIZE=1" if commands.has_own_gpus(job) else "LOCAL_RANK=$SLURM_LOCALID"
+            srun += ["bash", "-c", _RANK.format(place), "rank"]
         run = _RUN.replace("{retries}", str(job.retries)).replace("{resume}", resume)
         return text + run.replace("{srun}", _quoted(srun) + ' "${words[@]}" "${again[@]}"')
 
@@ -274,7 +276,7 @@ class Engine(remote.Remote):
         if not number:
             return remote.Look(None)
         said = remote.run("squeue", "--noheader", "--states=all", f"--jobs={number}", "--format=%i|%T|%N|%r",
-                          check=False, program="Slurm")
+                          program="Slurm", unknown="Invalid job id")
         rows = [line.split("|") for line in said.splitlines() if line.count("|") == 3]
         if not rows:
             return self._forgotten(record, number)

@@ -152,9 +152,8 @@ class Supervisor:
             else:
                 words = commands.words_of(job.compute.command)
             env = commands.environment(job, hosts, checkpoint, resume)
-            if job.compute.ranks > 1:  # as torchrun sets them
-                env.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(job.compute.ranks),
-                           LOCAL_WORLD_SIZE=str(job.compute.ranks), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+            if job.compute.ranks > 1:
+                env.update(commands.rank(job, rank, "127.0.0.1", port))
             self.start(f"compute-{rank}", words, env, False)
 
     def how(self, name):
