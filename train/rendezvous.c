@@ -243,9 +243,10 @@ static sluice_status take_answer(const struct meeting *m, int from, enum attempt
     const int fd = received_fd(&message);
     if (answer.verdict == WELCOME && got == (ssize_t)(sizeof(answer) + m->len) &&
         (fd >= 0) == (m->fd != NULL)) {
-        memcpy(m->bytes, bytes, m->len);
         if (m->fd)
             *m->fd = fd;
+        else
+            memcpy(m->bytes, bytes, m->len);
         *attempt = MET;
         return SLUICE_OK;
     }

@@ -142,10 +142,10 @@ class RanksTest(SynthTest):
         self.check_gone(ranks.values())
 
     def test_a_rank_that_fails_ends_the_run_with_its_code(self):
+        port = self.two_ports()
         with socket.socket() as taken:
-            taken.bind(("127.0.0.1", 0))
+            taken.bind(("127.0.0.1", port + 1))
             taken.listen()
-            port = taken.getsockname()[1] - 1
             _, log = self.launch(2, "--epochs", 1000000, "--metrics", port).end(1)
         self.assertIn("rank 1 ended with exit code 1", log)
         self.assertIn(f":{port + 1}", log)

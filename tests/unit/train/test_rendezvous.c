@@ -105,9 +105,10 @@ TEST(every_rank_gets_a_descriptor_of_the_same_file)
 {
     int ends[2];
     CU_ASSERT_EQUAL_FATAL(pipe(ends), 0);
+    const char *key = key_of("fd");
     struct rank ranks[3];
     for (unsigned i = 0; i < 3; i++) {
-        ranks[i] = rank_of(key_of("fd"), i, 3);
+        ranks[i] = rank_of(key, i, 3);
         ranks[i].has_fd = true;
         ranks[i].fd = i == 0 ? ends[1] : -1;
         start(&ranks[i]);
