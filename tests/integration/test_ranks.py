@@ -29,6 +29,11 @@ def is_running(pid):
         return False
 
 
+def handles_signals(pid):
+    caught, = re.findall(r"SigCgt:\s*(\w+)", pathlib.Path(f"/proc/{pid}/status").read_text())
+    return bool(int(caught, 16) >> (signal.SIGUSR1 - 1) & 1)
+
+
 class RanksTest(SynthTest):
     SYNTH = ("-n", NUM_TRAIN, "--num-val", 2, "--classes", 2)
     FLAGS = ("-b", 4, "-j", 1, "--image-size", 32)
@@ -37,7 +42,7 @@ class RanksTest(SynthTest):
         return Train(self.root, *self.FLAGS, "--gpus", num_ranks, *flags, **options)
 
     def launch_endless(self, num_ranks, *flags, **options):
-        """And waits until rank 0 trains; the processes by rank."""
+        """And waits until rank 0 trains and all handle signals; the processes by rank."""
         launcher = self.launch(num_ranks, "--epochs", 1000000, "-p", 1, *flags, **options)
         self.addCleanup(launcher.process.kill)
         self.wait_for(launcher, "train epoch")
@@ -47,6 +52,10 @@ class RanksTest(SynthTest):
                          pathlib.Path(f"/proc/{pid}/environ").read_text().split("\0") if "=" in word)
             ranks[int(words["RANK"])] = pid
         self.assertEqual(sorted(ranks), list(range(num_ranks)))
+        end = time.monotonic() + TIMEOUT_S
+        while not all(map(handles_signals, ranks.values())):
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.01)
         return launcher, ranks
 
     def wait_for(self, launcher, text):
