@@ -152,7 +152,7 @@ class RenderTest(support.JobTest):
 
     def test_what_kubernetes_cannot_do_is_refused_by_field(self):
         for more, field in (("storage: {io_weight: 5}", "storage.io_weight"), ("priority: 1", "priority"),
-                            ("lend: {cpu: 0.5}", "lend"), ("storage: {secrets: a/b}", "storage.secrets"),
+                            ("lend: {cpu: 0.5}", "lend"), ("queue: A b", "queue"), ("storage: {secrets: a/b}", "storage.secrets"),
                             ("storage: {options: {metrics: ':1'}}", "storage.options.metrics"),
                             ("storage: {placement: shared, servers: 2}", "storage.servers")):
             with self.assertRaisesRegex(JobError, f"^{field}: "):

@@ -55,7 +55,7 @@ class RenderTest(support.JobTest):
     def test_what_slurm_cannot_do_is_refused_by_field(self):
         for more, field in (("storage: {io_weight: 5}", "storage.io_weight"), ("storage: {placement: shared}",
                             "storage.placement"), ("priority: -1", "priority"), ("lend: {cpu: 0.5}", "lend"),
-                            ("outputs: pvc://a/b", "outputs")):
+                            ("outputs: pvc://a/b", "outputs"), ('queue: "a\\nb"', "queue")):
             job = spec.parse(f"name: a\ndata: /d\ncompute: {{command: [x]}}\n{more}\n")
             with self.assertRaisesRegex(JobError, f"^{field}: "):
                 self.engine().check(job)

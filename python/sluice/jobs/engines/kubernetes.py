@@ -30,6 +30,8 @@ class Engine(remote.Remote):
             ("storage.servers", storage.placement == "shared" and storage.servers != 1,
              "shared has a server on each node with the label sluice.storage=true"),
             ("storage.options.metrics", "metrics" in storage.options, "pods are probed at 0.0.0.0:9464; leave it out"),
+            ("queue", job.queue and not re.fullmatch(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", job.queue),
+             f"{job.queue!r} is not a LocalQueue's name"),
             ("priority", job.priority is not None and not job.queue,
              "is the WorkloadPriorityClass sluice-N of Kueue: give queue, too"),
             ("data.store.cache", job.data and job.data.store.get("cache"), "pods have no folder that stays"),

@@ -102,6 +102,7 @@ class Engine(remote.Remote):
             ("compute.io_weight", compute.io_weight, "Slurm has no such limit; leave it out"),
             ("compute.memory", compute.memory and compute.ranks > 1 and not compute.cores,
              "with several ranks Slurm counts memory by core: give compute.cores, too"),
+            ("queue", job.queue and not re.fullmatch(r"[\w.,-]+", job.queue), f"{job.queue!r} is not a partition's name"),
             ("priority", job.priority is not None and job.priority < 1, "Slurm's priorities begin at 1"))
         if job.image:
             return [f"image: the programs of Slurm's nodes run, not those of {job.image}"]
