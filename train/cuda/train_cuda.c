@@ -372,7 +372,17 @@ static sluice_status open_libraries(struct cuda_trainer *cuda, struct sluice_err
     cuda->matmul.stream = cuda->compute;
     if (!status)
         status = cuda_alloc(cuda, SLUICE_MATMUL_WORKSPACE, &cuda->matmul.workspace, err);
-    return status ? status : cuda_open_engines(cuda, err);
+    return status;
+}
+
+/* The others join before they choose engines: rank 0 has chosen by then, and they read its cache, so
+ * that the same run has the same engines in every rank. */
+static sluice_status join_ranks(struct cuda_trainer *cuda, bool is_first, struct sluice_err *err)
+{
+    const struct sluice_train_options *o = &cuda->base.options;
+    if (o->world_size <= 1 || (o->rank == 0) != is_first)
+        return SLUICE_OK;
+    return sluice_ranks_open(o->rendezvous, o->rank, o->world_size, &cuda->ranks, err);
 }
 
 static void cuda_clear(struct sluice_trainer *trainer)
@@ -416,6 +426,10 @@ static sluice_status cuda_init(struct sluice_trainer *trainer, struct sluice_err
     if (!status)
         status = open_libraries(cuda, err);
     if (!status)
+        status = join_ranks(cuda, false, err);
+    if (!status)
+        status = cuda_open_engines(cuda, err);
+    if (!status)
         status = cuda_make_params(cuda, err);
     if (!status)
         status = cuda_check_batch(cuda, err);
@@ -425,9 +439,8 @@ static sluice_status cuda_init(struct sluice_trainer *trainer, struct sluice_err
         status = cuda_make_sums(cuda, err);
     if (!status)
         status = cuda_make_arena(cuda, err);
-    if (!status && trainer->options.world_size > 1)
-        status = sluice_ranks_open(trainer->options.rendezvous, trainer->options.rank,
-                                   trainer->options.world_size, &cuda->ranks, err);
+    if (!status)
+        status = join_ranks(cuda, true, err);
     if (!status)
         status = cuda_make_buckets(cuda, err);
     if (!status)
