@@ -100,7 +100,7 @@ static sluice_status write_values(const char *path, const struct sluice_checkpoi
         {"steps", steps},
         {"extra", head->extra},
         {"momentum", momentum_hash},
-        {"engines", head->engines},
+        {"engines", head->engines ? head->engines : ""},
     };
     struct sluice_safetensors_plan plan = *values;
     plan.texts = texts;

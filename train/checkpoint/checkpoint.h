@@ -25,7 +25,7 @@ struct sluice_checkpoint_head {
     uint32_t num_classes;
     uint64_t seed, steps;
     const char *extra; /* "": none; UTF-8, at most SLUICE_CHECKPOINT_MAX_EXTRA bytes */
-    /* The device's text, such as the engines that device cuda chose; "": none. */
+    /* The engines that device cuda chose (train/engine_cache.h); NULL: none. */
     const char *engines;
 };
 
