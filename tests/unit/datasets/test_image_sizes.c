@@ -15,9 +15,9 @@ struct memory_store {
     struct sluice_store store;
     struct sluice_buf *files[MAX_FILES]; /* "0.jpg", "1.jpg", ... */
     bool is_remote;
-    sluice_status fails; /* of file 1 */
-    unsigned num_reads;
-    uint64_t read_bytes;
+    sluice_status fails;        /* of file 1 */
+    _Atomic unsigned num_reads; /* threads read side by side */
+    _Atomic uint64_t read_bytes;
 };
 
 static sluice_status memory_read(struct sluice_store *store, const struct sluice_store_read *read,
