@@ -149,7 +149,7 @@ class Checkpoint(unittest.TestCase):
             for torn in (whole[:i], bytes(flipped)):
                 self.path.write_bytes(torn)
                 code, epochs, err = self.resume("--epochs", 2)
-                self.assertEqual((code, epochs, err.count("\n")), (1, [], 1), err)
+                self.assertEqual((code, epochs, err.count(" error: ")), (1, [], 1), err)
                 self.assertIn(str(self.path), err)
                 self.assertEqual(self.path.read_bytes(), torn)
 

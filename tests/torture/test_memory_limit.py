@@ -142,9 +142,11 @@ class MemoryLimit(unittest.TestCase):
         self.addCleanup(client.kill)
         # Some are refused by words, as requests cannot wait anywhere else.
         code, details = client.stdout.readline().split(" ", 1)
-        self.assertEqual(code, "RESOURCE_EXHAUSTED")
-        # In our words, or by gRPC's quota (ENHANCE_YOUR_CALM).
-        self.assertRegex(details, "share of the server's memory|error code 11")
+        # In our words, by gRPC's quota (ENHANCE_YOUR_CALM), or, while gRPC's part is short, by its GOAWAY.
+        self.assertIn(code, ("RESOURCE_EXHAUSTED", "UNAVAILABLE"), details)
+        if code == "RESOURCE_EXHAUSTED":
+            self.assertRegex(details, "share of the server's memory|error code 11")
+        self.assertIsNone(server.process.poll(), server.log())
         most = server.most_resident()
         print(f"{(most - start) // MB} MB above the start with {CONNECTIONS * STREAMS} streams that ask "
               f"without an end; the limit is {LIMIT_MB} MB")
