@@ -132,7 +132,7 @@ sluice_status sluice_trainer_save(struct sluice_trainer *trainer, const char *pa
         .seed = trainer->options.seed,
         .steps = trainer->steps,
         .extra = extra ? extra : "",
-        .engines = engines ? engines : "",
+        .engines = engines,
     };
     struct list values = {0}, momenta = {0};
     sluice_status status = make_list(trainer, SLUICE_ARRAY_VALUE, &values, err);
