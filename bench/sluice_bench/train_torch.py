@@ -1,4 +1,4 @@
-"""The training step of PyTorch, beside which the figures of bench_train stand.
+"""Measures PyTorch's training step, to compare with bench_train.
 
     python3 -m sluice_bench.train_torch [--models resnet50,...] [--batch 256] [--compile]
 
