@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "host/cache_folder.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -12,21 +13,11 @@
 #include <time.h>
 #include <unistd.h>
 
-/* XDG Base Directory Specification: a relative path is ignored. */
-static bool find_folder(char folder[SLUICE_MAX_PATH_BYTES])
-{
-    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    if (cache && cache[0] == '/')
-        return sluice_print(folder, SLUICE_MAX_PATH_BYTES, "%s/sluice", cache);
-    return home && home[0] == '/' &&
-           sluice_print(folder, SLUICE_MAX_PATH_BYTES, "%s/.cache/sluice", home);
-}
-
 static bool name_file(const char *dataset_id, char path[SLUICE_MAX_PATH_BYTES])
 {
     char folder[SLUICE_MAX_PATH_BYTES];
     return strlen(dataset_id) == 32 && strspn(dataset_id, "0123456789abcdef") == 32 &&
-           find_folder(folder) &&
+           sluice_cache_folder(folder) &&
            sluice_print(path, SLUICE_MAX_PATH_BYTES, "%s/%s.bin", folder, dataset_id);
 }
 
@@ -69,7 +60,7 @@ bool sluice_list_cache_path(const char *dataset_id, char path[SLUICE_MAX_PATH_BY
 {
     char folder[SLUICE_MAX_PATH_BYTES];
     struct sluice_err why = {0};
-    if (!name_file(dataset_id, path) || !find_folder(folder))
+    if (!name_file(dataset_id, path) || !sluice_cache_folder(folder))
         return false;
     if (sluice_mkdirs(folder, &why) != SLUICE_OK || access(folder, W_OK) != 0) {
         sluice_log(SLUICE_LOG_INFO, "%s cannot be written to: the list of samples is not kept",
@@ -127,7 +118,7 @@ static void keep(struct kept list[TUNING_LIST_CACHE_FILES], size_t *num, const c
 void sluice_list_cache_trim(void)
 {
     char path[SLUICE_MAX_PATH_BYTES];
-    DIR *folder = find_folder(path) ? opendir(path) : NULL;
+    DIR *folder = sluice_cache_folder(path) ? opendir(path) : NULL;
     struct kept list[TUNING_LIST_CACHE_FILES];
     size_t num = 0;
     const struct dirent *entry;

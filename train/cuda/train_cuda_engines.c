@@ -1,7 +1,7 @@
 #include "train/cuda/train_cuda_state.h"
 
-#include "base/file.h"
 #include "base/log.h"
+#include "host/cache_folder.h"
 
 #include <float.h>
 #include <stdio.h>
@@ -60,15 +60,9 @@ static sluice_status cache_path(const struct cuda_trainer *cuda, char path[SLUIC
         snprintf(path, SLUICE_MAX_PATH_BYTES, "%s", cuda->base.options.engine_cache);
         return SLUICE_OK;
     }
-    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     char folder[SLUICE_MAX_PATH_BYTES];
-    int len;
-    if (cache && *cache)
-        len = snprintf(folder, sizeof(folder), "%s/sluice", cache);
-    else
-        len = snprintf(folder, sizeof(folder), "%s/.cache/sluice", home ? home : "/tmp");
-    if (len >= (int)sizeof(folder))
-        return sluice_fail(err, SLUICE_E_INVALID, "engine cache: a path of %d bytes", len);
+    if (!sluice_cache_folder(folder))
+        return sluice_fail(err, SLUICE_E_INVALID, "neither XDG_CACHE_HOME nor HOME names a folder");
     const sluice_status status = sluice_mkdirs(folder, err);
     return status ? status : sluice_path_in(folder, "engines", path, err);
 }
