@@ -16,6 +16,7 @@ struct sluice_gpu_decoder {
     uint32_t *faults;  /* page-locked */
     cudaEvent_t marks[SLUICE_GPU_NUM_STAGES + 1]; /* stage s is from mark s to mark s + 1 */
     cudaEvent_t done;
+    struct sluice_gpu_gate gate;
     bool is_started;
 };
 
@@ -134,6 +135,12 @@ struct sluice_gpu_batch *sluice_gpu_decoder_batch(struct sluice_gpu_decoder *dec
     return &decoder->batch;
 }
 
+void sluice_gpu_decoder_set_gate(struct sluice_gpu_decoder *decoder,
+                                 const struct sluice_gpu_gate *gate)
+{
+    decoder->gate = *gate;
+}
+
 /* The index and the batch's samples, at once if they follow each other. */
 static cudaError_t upload(struct sluice_gpu_decoder *decoder, cudaStream_t stream)
 {
@@ -197,6 +204,8 @@ sluice_status sluice_gpu_decoder_start(struct sluice_gpu_decoder *decoder, uint8
         status = check(cudaEventRecord(decoder->marks[s], stream), "cudaEventRecord", err);
         if (status == SLUICE_OK && memory->num_samples > 0)
             status = check(run_stage(decoder, s, stream), sluice_gpu_stage_names[s], err);
+        if (status == SLUICE_OK && s == SLUICE_GPU_UPLOAD)
+            status = sluice_gpu_stop_at(&decoder->gate, stream, err);
     }
     if (status == SLUICE_OK)
         status = check(cudaEventRecord(decoder->marks[SLUICE_GPU_NUM_STAGES], stream),

@@ -2,6 +2,7 @@
 #define SLUICE_GPU_DECODER_H
 
 #include "gpu/batch.h"
+#include "gpu/gate.h"
 
 /* Decodes batches of JPEG files on a CUDA device, to the same pixels as the CPU's decoder.
  *
@@ -34,6 +35,10 @@ uint64_t sluice_gpu_decoder_bytes(const struct sluice_gpu_decoder *decoder);
 /* The batch to add to; not between start and wait. */
 struct sluice_gpu_batch *sluice_gpu_decoder_batch(struct sluice_gpu_decoder *decoder);
 
+/* Each decoding stops at a point of the gate behind its upload.  Without this call none does. */
+void sluice_gpu_decoder_set_gate(struct sluice_gpu_decoder *decoder,
+                                 const struct sluice_gpu_gate *gate);
+
 /* Queues the decoding on `stream` (a cudaStream_t).  `rows` is the device's memory, 16-byte
  * aligned, as sluice_gpu_row_views_of() says; rows without a sample in the batch stay
  * unchanged.  Later work on the stream sees the finished rows. */
@@ -53,8 +58,8 @@ void sluice_gpu_decoder_drop(struct sluice_gpu_decoder *decoder);
 
 /* Times of the last batch, valid after wait. */
 enum sluice_gpu_stage {
-    SLUICE_GPU_UPLOAD,
-    SLUICE_GPU_CLEAR, /* the coefficients */
+    SLUICE_GPU_UPLOAD, /* and waiting at the gate */
+    SLUICE_GPU_CLEAR,  /* the coefficients */
     SLUICE_GPU_WEIGH,
     SLUICE_GPU_DECODE,
     SLUICE_GPU_TRANSFORM,

@@ -162,6 +162,7 @@ static sluice_status open_all(struct sluice_gpu_place *place,
         status = size_lanes(place, options, err);
     if (status != SLUICE_OK)
         return status;
+    place->device->gate = options->gate;
     const struct sluice_gpu_scope scope = place_enter(place);
     status = open_blocks(place, err);
     if (status == SLUICE_OK)

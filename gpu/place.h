@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "gpu/batch.h"
+#include "gpu/gate.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -61,6 +62,9 @@ struct sluice_gpu_place_options {
     /* Limit of the device's memory for the place; 0: enough for `max_rows` usual files, at most a
      * quarter of the free memory. */
     uint64_t memory_bytes;
+    /* Lanes have a point before their decoding and one before their hashes; uploads do not wait.
+     * `data` is borrowed for the place's life. */
+    struct sluice_gpu_gate gate;
 };
 
 /* SLUICE_E_UNSUPPORTED: this build lacks CUDA, or the device does not exist; SLUICE_E_NO_MEMORY:

@@ -165,6 +165,8 @@ static sluice_status cuda_engine_open(struct sluice_gpu_device *device,
     if (status == SLUICE_OK)
         status = sluice_gpu_decoder_create(limits, upload, &engine->decoder, err);
     if (status == SLUICE_OK)
+        sluice_gpu_decoder_set_gate(engine->decoder, &device->gate);
+    if (status == SLUICE_OK)
         status = check(
             cudaMallocHost((void **)&engine->items, limits->max_samples * sizeof(*engine->items)),
             "cudaMallocHost", err);
@@ -220,8 +222,9 @@ static sluice_status cuda_hash(struct sluice_gpu_engine *base, const uint8_t *ro
 {
     struct cuda_engine *engine = engine_of(base);
     memcpy(engine->items, items, num_items * sizeof(*items));
-    sluice_status status =
-        check(cudaEventRecord(engine->hash_start, engine->stream), "cudaEventRecord", err);
+    sluice_status status = sluice_gpu_stop_at(&base->device->gate, engine->stream, err);
+    if (status == SLUICE_OK)
+        status = check(cudaEventRecord(engine->hash_start, engine->stream), "cudaEventRecord", err);
     if (status == SLUICE_OK)
         status = check(sluice_gpu_launch_hash(engine->stream, rows, views, engine->items, num_items,
                                               engine->hashes),

@@ -23,6 +23,7 @@ struct sluice_gpu_device {
     const struct sluice_gpu_device_ops *ops;
     int number;          /* -1: the host */
     uint64_t free_bytes; /* of its memory, at open */
+    struct sluice_gpu_gate gate;
 };
 struct sluice_gpu_engine {
     struct sluice_gpu_device *device;
@@ -74,7 +75,8 @@ struct sluice_gpu_device_ops {
     /* `from` is borrowed until sync or drop. */
     sluice_status (*upload)(struct sluice_gpu_engine *engine, uint8_t *to, const uint8_t *from,
                             size_t bytes, struct sluice_err *err);
-    /* Decodes the batch, which is not empty, into the rows of a block. */
+    /* Decodes the batch, which is not empty, into the rows of a block, behind a point of the gate;
+     * so does hash. */
     sluice_status (*start)(struct sluice_gpu_engine *engine, uint8_t *rows, struct sluice_err *err);
     /* Waits for the decoding, as sluice_gpu_decoder_wait(). */
     sluice_status (*wait)(struct sluice_gpu_engine *engine, sluice_status *statuses,

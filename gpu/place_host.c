@@ -129,9 +129,11 @@ static sluice_status host_start(struct sluice_gpu_engine *base, uint8_t *rows,
                                 struct sluice_err *err)
 {
     struct host_engine *engine = (struct host_engine *)base;
+    sluice_status status = sluice_gpu_stop_at(&base->device->gate, NULL, err);
+    if (status != SLUICE_OK)
+        return status;
     const uint64_t start_ns = sluice_thread_cpu_ns();
-    const sluice_status status =
-        sluice_gpu_decode_host(&engine->batch, rows, engine->statuses, err);
+    status = sluice_gpu_decode_host(&engine->batch, rows, engine->statuses, err);
     engine->cpu_ns += sluice_thread_cpu_ns() - start_ns;
     return status;
 }
@@ -152,8 +154,10 @@ static sluice_status host_hash(struct sluice_gpu_engine *base, const uint8_t *ro
                                struct sluice_err *err)
 {
     struct host_engine *engine = (struct host_engine *)base;
+    const sluice_status status = sluice_gpu_stop_at(&base->device->gate, NULL, err);
+    if (status != SLUICE_OK)
+        return status;
     const uint64_t start_ns = sluice_thread_cpu_ns();
-    (void)err;
     sluice_gpu_hash_host(rows, views, items, num_items, engine->hashes);
     engine->num_hashes = num_items;
     engine->cpu_ns += sluice_thread_cpu_ns() - start_ns;

@@ -50,6 +50,15 @@ enum sluice_precision {
     SLUICE_PRECISION_FP32,
 };
 
+/* A gate before which the device's work waits while somebody else uses the GPU. */
+struct sluice_train_gate {
+    /* Adds a point to the stream (a cudaStream_t, which may be capturing a graph): work put on it
+     * later waits there.  With `stream` NULL (devices none and cpu) the call itself waits.  A failure
+     * is the step's.  NULL: no gate. */
+    sluice_status (*point)(void *data, void *stream, struct sluice_err *err);
+    void *data; /* borrowed for the trainer's life */
+};
+
 struct sluice_train_options {
     /* "none", "cpu", "cuda". */
     const char *device;
@@ -87,6 +96,9 @@ struct sluice_train_options {
     /* With world_size > 1: a text that the ranks of a run share (rendezvous.h).  Read by create
      * alone. */
     const char *rendezvous;
+    /* Devices none and cpu have one point before each step and evaluation; device cuda has them on
+     * its stream.  SLUICE_E_INVALID with world_size > 1: ranks wait for each other in each step. */
+    struct sluice_train_gate gate;
     /* < 0: the model's own (alexnet 0.5, others 0). */
     double dropout;
 };

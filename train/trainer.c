@@ -73,6 +73,11 @@ static sluice_status check_ranks(const struct sluice_train_options *options, boo
     if (options->rank >= world_size)
         return sluice_fail(err, SLUICE_E_INVALID, "rank: below world_size %u, not %u", world_size,
                            options->rank);
+    if (world_size > 1 && options->gate.point)
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "gate: world_size is %u, and ranks wait for each other in each step; "
+                           "one process alone can stop at a gate",
+                           world_size);
     if (world_size == 1 || !learns)
         return SLUICE_OK;
     if (strcmp(options->device, "cpu") == 0)
@@ -225,6 +230,15 @@ static sluice_status check_batch(const struct sluice_trainer *trainer,
     return SLUICE_OK;
 }
 
+/* A device that has a stream puts points on it itself. */
+static sluice_status stop_at_gate(const struct sluice_trainer *trainer, struct sluice_err *err)
+{
+    const struct sluice_train_gate *gate = &trainer->options.gate;
+    if (!gate->point || trainer->rows_stream)
+        return SLUICE_OK;
+    return gate->point(gate->data, NULL, err);
+}
+
 sluice_status sluice_trainer_step(struct sluice_trainer *trainer,
                                   const struct sluice_train_batch *batch, struct sluice_err *err)
 {
@@ -238,6 +252,8 @@ sluice_status sluice_trainer_step(struct sluice_trainer *trainer,
             sluice_mix_draw(&trainer->options.batch_ops, trainer->options.seed, batch,
                             (struct sluice_size){trainer->net.width, trainer->net.height},
                             trainer->net.num_classes, &trainer->mix.batch, trainer->mix.rows, err);
+    if (!status)
+        status = stop_at_gate(trainer, err);
     if (!status)
         status = trainer->ops->step(trainer, &drawn, err);
     if (status)
@@ -257,6 +273,8 @@ sluice_status sluice_trainer_evaluate(struct sluice_trainer *trainer,
     sluice_status status = check_batch(trainer, batch, 1, err);
     struct sluice_train_batch plain = *batch;
     plain.key = NULL;
+    if (!status)
+        status = stop_at_gate(trainer, err);
     if (!status)
         status = trainer->ops->evaluate(trainer, &plain, err);
     if (status)

@@ -21,7 +21,25 @@
  * A loss that is not finite sets a flag on the device.  From then on the weights, the block and the
  * input stay as they are, until find_nonfinite() has run the batch again, stage by stage. */
 
-/* The batch's input and block, unless the flag is set.  Pixels are on the device. */
+/* Brings the batch by the next slot, and puts the step's block where kernels read it, unless the
+ * flag is set. */
+static sluice_status take_slot(struct cuda_trainer *cuda, const struct sluice_train_batch *batch,
+                               struct slot **slot, struct sluice_err *err)
+{
+    const struct sluice_train_gate *gate = &cuda->base.options.gate;
+    *slot = &cuda->slots[cuda->next_slot];
+    cuda->next_slot = (cuda->next_slot + 1) % NUM_SLOTS;
+    sluice_status status = cuda_upload(cuda, batch, *slot, err);
+    if (!status && gate->point)
+        status = gate->point(gate->data, cuda->compute, err);
+    return status ? status
+                  : cuda_check(sluice_cuda_copy_unless(cuda->compute, cuda->block.memory,
+                                                       (*slot)->block.memory, cuda->block_bytes,
+                                                       cuda->is_bad),
+                               "the step's block", err);
+}
+
+/* The batch's input, unless the flag is set.  Pixels are on the device. */
 static sluice_status make_input(struct cuda_trainer *cuda, const struct sluice_train_batch *batch,
                                 const struct slot *slot, struct sluice_err *err)
 {
@@ -30,12 +48,6 @@ static sluice_status make_input(struct cuda_trainer *cuda, const struct sluice_t
     const struct sluice_shape shape = cuda->base.net.layers[0].in;
     const size_t num_pixels = (size_t)batch->n * shape.h * shape.w;
     const uint32_t num_c = cuda_input_channels(cuda);
-    sluice_status status =
-        cuda_check(sluice_cuda_copy_unless(cuda->compute, cuda->block.memory, slot->block.memory,
-                                           cuda->block_bytes, cuda->is_bad),
-                   "the labels", err);
-    if (status)
-        return status;
     return cuda_check(batch->key ? sluice_cuda_mix_input(cuda->compute, cuda->type,
                                                          slot->block.step, slot->block.rows, pixels,
                                                          cuda->table, cuda->quantiles, out,
@@ -116,14 +128,13 @@ static sluice_status run(struct cuda_trainer *cuda, const struct sluice_train_ba
                          bool is_training, struct sluice_err *err)
 {
     struct conv_set *convs = NULL;
-    struct slot *slot = &cuda->slots[cuda->next_slot];
-    cuda->next_slot = (cuda->next_slot + 1) % NUM_SLOTS;
+    struct slot *slot = NULL;
     sluice_status status = cuda_get_convs(cuda, batch->n, &convs, err);
     if (status)
         return status;
     cuda->last_n = batch->n;
     cuda->last_is_training = is_training;
-    status = cuda_upload(cuda, batch, slot, err);
+    status = take_slot(cuda, batch, &slot, err);
     if (!status)
         status = make_input(cuda, batch, slot, err);
     if (!status)
@@ -143,14 +154,8 @@ static sluice_status run(struct cuda_trainer *cuda, const struct sluice_train_ba
 static sluice_status take_part(struct cuda_trainer *cuda, const struct sluice_train_batch *batch,
                                struct sluice_err *err)
 {
-    struct slot *slot = &cuda->slots[cuda->next_slot];
-    cuda->next_slot = (cuda->next_slot + 1) % NUM_SLOTS;
-    sluice_status status = cuda_upload(cuda, batch, slot, err);
-    if (!status)
-        status =
-            cuda_check(sluice_cuda_copy_unless(cuda->compute, cuda->block.memory,
-                                               slot->block.memory, cuda->block_bytes, cuda->is_bad),
-                       "the learning rate", err);
+    struct slot *slot = NULL;
+    sluice_status status = take_slot(cuda, batch, &slot, err);
     if (!status)
         status = cuda_check(cudaEventRecord(slot->consumed, cuda->compute), "cudaEventRecord", err);
     if (!status)

@@ -53,6 +53,84 @@ TEST(uploads_and_decodes_make_a_batch_together)
     sluice_gpu_place_destroy(place);
 }
 
+struct counted_gate {
+    unsigned num_points, num_without_stream;
+    sluice_status status;
+};
+
+static sluice_status count_point(void *data, void *stream, struct sluice_err *err)
+{
+    struct counted_gate *gate = data;
+    gate->num_points++;
+    gate->num_without_stream += !stream;
+    return gate->status ? sluice_fail(err, gate->status, "the gate fails") : SLUICE_OK;
+}
+
+/* A batch of one file in each row, which is added to the lane. */
+static struct place_test_batch *add_batch(struct sluice_gpu_place *place,
+                                          const struct sluice_gpu_place_options *options,
+                                          struct sluice_gpu_block *block, bool is_uploaded)
+{
+    static const struct sluice_jpeg_encode_options quality = {.quality = 85};
+    struct sluice_buf *file = jpeg_test_file(100, 80, 7, &quality);
+    struct place_test_batch *batch = place_test_batch_create(place, options);
+    struct sluice_gpu_lane *lane = sluice_gpu_place_lane(place, 0);
+    place_test_use_file(batch, file, 100, 80);
+    sluice_gpu_lane_begin(lane, block, NULL);
+    for (uint32_t row = 0; row < PLACE_TEST_ROWS; row++)
+        place_test_add(batch, lane, row, is_uploaded);
+    sluice_buf_unref(file);
+    return batch;
+}
+
+TEST(decoding_and_hashes_have_a_point_each_and_uploads_none)
+{
+    struct counted_gate gate = {0};
+    struct sluice_gpu_place_options options = place_test_options(32, 24);
+    options.gate = (struct sluice_gpu_gate){count_point, &gate};
+    struct sluice_gpu_place *place = place_test_open(&options);
+    struct sluice_gpu_lane *lane = sluice_gpu_place_lane(place, 0);
+    struct sluice_gpu_block *block = sluice_gpu_place_take(place);
+    for (int is_uploaded = 0; is_uploaded < 2; is_uploaded++) {
+        struct place_test_batch *batch = add_batch(place, &options, block, is_uploaded);
+        place_test_finish(batch, lane);
+        place_test_check(batch, block);
+        place_test_batch_destroy(batch);
+        CU_ASSERT_EQUAL(gate.num_points, 2);
+    }
+    struct place_test_batch *batch = add_batch(place, &options, block, false);
+    REQUIRE_OK(sluice_gpu_lane_finish(lane, batch->labels, batch->statuses, NULL, &batch->work,
+                                      NULL)); /* without hashes */
+    CU_ASSERT_EQUAL(gate.num_points, 3);
+    CU_ASSERT_EQUAL(gate.num_without_stream, options.is_host ? 3 : 0);
+    place_test_batch_destroy(batch);
+    sluice_gpu_block_give(block);
+    sluice_gpu_place_destroy(place);
+}
+
+TEST(a_gate_that_fails_fails_the_batch_alone)
+{
+    struct counted_gate gate = {.status = SLUICE_E_INTERNAL};
+    struct sluice_gpu_place_options options = place_test_options(32, 24);
+    options.gate = (struct sluice_gpu_gate){count_point, &gate};
+    struct sluice_gpu_place *place = place_test_open(&options);
+    struct sluice_gpu_lane *lane = sluice_gpu_place_lane(place, 0);
+    struct sluice_gpu_block *block = sluice_gpu_place_take(place);
+    struct place_test_batch *batch = add_batch(place, &options, block, false);
+    CHECK_FAILS(SLUICE_E_INTERNAL, "the gate fails",
+                sluice_gpu_lane_finish(lane, batch->labels, batch->statuses, batch->hashes,
+                                       &batch->work, sluice_test_err()));
+    place_test_batch_destroy(batch);
+
+    gate.status = SLUICE_OK;
+    batch = add_batch(place, &options, block, false);
+    place_test_finish(batch, lane);
+    place_test_check(batch, block);
+    place_test_batch_destroy(batch);
+    sluice_gpu_block_give(block);
+    sluice_gpu_place_destroy(place);
+}
+
 /* Makes a file of some restart segments a bad one: the last bits of its scan are 1s, and no code
  * has 16 of these. */
 static void damage(struct sluice_buf *file)

@@ -18,6 +18,19 @@ static struct sluice_train_options none_options(void)
 static const uint8_t pixels[20 * 8 * 8 * 3];
 static const uint32_t labels[20] = {0, 9, 3};
 
+struct counted_gate {
+    unsigned num_points, num_without_stream;
+    sluice_status status;
+};
+
+static sluice_status count_point(void *data, void *stream, struct sluice_err *err)
+{
+    struct counted_gate *gate = data;
+    gate->num_points++;
+    gate->num_without_stream += !stream;
+    return gate->status ? sluice_fail(err, gate->status, "the gate fails") : SLUICE_OK;
+}
+
 TEST(names_the_option_it_refuses)
 {
     static const struct {
@@ -35,6 +48,12 @@ TEST(names_the_option_it_refuses)
         {"rank", {.device = "none", .num_classes = 10, .batch_size = 1, .rank = 1}},
         {"rank",
          {.device = "none", .num_classes = 10, .batch_size = 1, .rank = 2, .world_size = 2}},
+        {"gate: world_size is 2",
+         {.device = "none",
+          .num_classes = 10,
+          .batch_size = 1,
+          .world_size = 2,
+          .gate = {.point = count_point}}},
     };
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
         struct sluice_trainer *trainer = NULL;
@@ -99,6 +118,27 @@ TEST(counts_samples_and_steps_until_collected)
     CU_ASSERT_EQUAL(totals.samples, 0);
     sluice_trainer_destroy(trainer);
     sluice_trainer_destroy(NULL);
+}
+
+TEST(each_step_and_evaluation_stops_once_at_the_gate)
+{
+    struct counted_gate gate = {0};
+    struct sluice_train_options options = none_options();
+    options.gate = (struct sluice_train_gate){count_point, &gate};
+    struct sluice_trainer *trainer = train_test_create(&options);
+    struct sluice_train_batch batch = {.pixels = pixels, .labels = labels, .n = 20};
+    struct sluice_err err = {{0}};
+    train_test_require(sluice_trainer_step(trainer, &batch, &err), &err);
+    CU_ASSERT_EQUAL(gate.num_points, 1);
+    train_test_require(sluice_trainer_evaluate(trainer, &batch, &err), &err);
+    CU_ASSERT_EQUAL(gate.num_points, 2);
+    CU_ASSERT_EQUAL(gate.num_without_stream, 2);
+
+    gate.status = SLUICE_E_INTERNAL;
+    CHECK_FAILS(SLUICE_E_INTERNAL, "the gate fails",
+                sluice_trainer_step(trainer, &batch, sluice_test_err()));
+    CU_ASSERT_EQUAL(trainer->steps, 1);
+    sluice_trainer_destroy(trainer);
 }
 
 TEST(refuses_a_label_out_of_range_and_names_the_sample)
