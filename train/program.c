@@ -110,6 +110,10 @@ static void add_stage(struct builder *b, unsigned i)
         .in = b->outs[layer->input],
         .add = SLUICE_NO_BUFFER,
         .which = SLUICE_NO_BUFFER,
+        .diff_out = SLUICE_NO_BUFFER,
+        .diff_more = SLUICE_NO_BUFFER,
+        .diff_add = SLUICE_NO_BUFFER,
+        .diff_in = SLUICE_NO_BUFFER,
         .workspace = {SLUICE_NO_BUFFER, SLUICE_NO_BUFFER},
     };
     if (layer->kind == SLUICE_LAYER_ADD)
@@ -180,8 +184,8 @@ static void add_backward(struct builder *b, struct sluice_stage *stage, unsigned
     const struct sluice_layer *layer = &b->net->layers[stage->layer];
     const struct gradients *of_out = &b->gradients[stage->last + 1];
     stage->diff_out = of_out->buffers[0];
-    stage->diff_more = of_out->count > 1 ? of_out->buffers[1] : SLUICE_NO_BUFFER;
-    stage->diff_add = stage->diff_in = SLUICE_NO_BUFFER;
+    if (of_out->count > 1)
+        stage->diff_more = of_out->buffers[1];
     if (stage->add != SLUICE_NO_BUFFER) {
         stage->diff_add = stage->diff_out;
         give(b, added_tensor(b->net, stage), stage->diff_add);
@@ -215,6 +219,8 @@ static void list_stages(struct builder *b)
     const unsigned num = program->num_stages;
     program->logits = program->stages[num - 1].out;
     use(b, program->logits, num);
+    if (b->options->is_inference)
+        return;
     give(b, b->net->num_layers, new_buffer(b, tensor_bytes(b, b->net->num_layers), num));
     for (unsigned s = num; s > 0; s--)
         add_backward(b, &program->stages[s - 1], 2 * num - (s - 1));

@@ -49,6 +49,8 @@ struct sluice_program_options {
     size_t element_bytes;
     /* Channels of the input in memory: the images' 3 and zeros. */
     uint32_t input_channels;
+    /* Forward alone: no buffer is kept for a backward pass, and none is of one. */
+    bool is_inference;
 };
 
 struct sluice_program {

@@ -128,23 +128,28 @@ static void run_backward(struct memory *m, const struct sluice_net *net)
 }
 
 /* Builds, places and runs the program of a net, and returns the arena's bytes. */
-static size_t check_program(const struct sluice_net *net, unsigned batch_size)
+static size_t check_program(const struct sluice_net *net, unsigned batch_size, bool is_inference)
 {
     struct sluice_err err = {{0}};
     struct sluice_program program;
-    const struct sluice_program_options options = {
-        .batch_size = batch_size, .element_bytes = 2, .input_channels = 8};
+    const struct sluice_program_options options = {.batch_size = batch_size,
+                                                   .element_bytes = 2,
+                                                   .input_channels = 8,
+                                                   .is_inference = is_inference};
     REQUIRE_OK(sluice_program_build(net, &options, &program, &err));
     for (unsigned s = 0; s < program.num_stages; s++) {
         if (program.stages[s].kind != SLUICE_LAYER_CONV)
             continue;
-        for (unsigned pass = 0; pass < 3; pass++)
+        for (unsigned pass = 0; pass < (is_inference ? 1 : 3); pass++)
             program.stages[s].workspace_bytes[pass] = (s * 7919 + pass * 104729) % 50000 / 2;
     }
     REQUIRE_OK(sluice_program_place(&program, &err));
     struct memory m = {&program, calloc(program.num_buffers, sizeof(*m.tags))};
     run_forward(&m, net);
-    run_backward(&m, net);
+    if (is_inference)
+        load(&m, program.logits, ACTIVATION + home(net, &program, net->num_layers));
+    else
+        run_backward(&m, net);
     free(m.tags);
     const size_t bytes = program.arena_bytes;
     sluice_program_clear(&program);
@@ -160,7 +165,9 @@ TEST(every_model_reads_what_it_wrote)
         struct sluice_err err = {{0}};
         struct sluice_net net = {0};
         REQUIRE_OK(sluice_net_build(models[i], 64, 96, 10, -1, &net, &err));
-        CU_ASSERT(check_program(&net, 3) > 0);
+        const size_t training = check_program(&net, 3, false);
+        const size_t inference = check_program(&net, 3, true);
+        CU_ASSERT(inference > 0 && inference < training);
         sluice_net_clear(&net);
     }
 }
@@ -254,7 +261,8 @@ TEST(random_nets_read_what_they_wrote)
         struct sluice_err err = {{0}};
         struct sluice_net net = {0};
         REQUIRE_OK(sluice_net_build_model(&model, 16, 16, 5, 0.5, &net, &err));
-        CU_ASSERT(check_program(&net, 1 + seed % 5) > 0);
+        const size_t training = check_program(&net, 1 + seed % 5, false);
+        CU_ASSERT(check_program(&net, 1 + seed % 5, true) <= training);
         sluice_net_clear(&net);
         state = seed;
     }
@@ -293,6 +301,34 @@ TEST(a_batch_takes_less_than_every_tensor_with_its_gradient)
     REQUIRE_OK(sluice_net_build("resnet50", 224, 224, 1000, -1, &net, &err));
     for (unsigned i = 0; i < net.num_layers; i++)
         all += 2 * 2 * sluice_shape_elements(net.layers[i].out);
-    CU_ASSERT(check_program(&net, 16) < 16 * all / 2);
+    CU_ASSERT(check_program(&net, 16, false) < 16 * all / 2);
+    sluice_net_clear(&net);
+}
+
+/* The second norm of a residual block reads two tensors and writes a third, and layer1's are the
+ * largest that do. */
+TEST(inference_keeps_what_later_stages_read)
+{
+    struct sluice_err err = {{0}};
+    struct sluice_net net = {0};
+    REQUIRE_OK(sluice_net_build("resnet152", 224, 224, 1000, -1, &net, &err));
+    const struct sluice_program_options options = {
+        .batch_size = 8, .element_bytes = 2, .input_channels = 8, .is_inference = true};
+    struct sluice_program program;
+    REQUIRE_OK(sluice_program_build(&net, &options, &program, &err));
+    REQUIRE_OK(sluice_program_place(&program, &err));
+    const size_t tensor = (size_t)8 * 256 * 56 * 56 * 2;
+    CU_ASSERT_EQUAL(program.arena_bytes, 3 * tensor);
+    CU_ASSERT(10 * program.arena_bytes < check_program(&net, 8, false));
+    for (unsigned s = 0; s < program.num_stages; s++) {
+        const struct sluice_stage *stage = &program.stages[s];
+        CU_ASSERT_EQUAL(stage->diff_out, SLUICE_NO_BUFFER);
+        CU_ASSERT_EQUAL(stage->diff_in, SLUICE_NO_BUFFER);
+        CU_ASSERT_EQUAL(program.buffers[stage->out].first, s);
+        if (stage->which != SLUICE_NO_BUFFER)
+            CU_ASSERT_EQUAL(program.buffers[stage->which].last, s);
+    }
+    CU_ASSERT_EQUAL(program.buffers[0].last, 0);
+    sluice_program_clear(&program);
     sluice_net_clear(&net);
 }
