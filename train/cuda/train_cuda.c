@@ -26,12 +26,11 @@
 static sluice_status take_slot(struct cuda_trainer *cuda, const struct sluice_train_batch *batch,
                                struct slot **slot, struct sluice_err *err)
 {
-    const struct sluice_train_gate *gate = &cuda->base.options.gate;
     *slot = &cuda->slots[cuda->next_slot];
     cuda->next_slot = (cuda->next_slot + 1) % NUM_SLOTS;
     sluice_status status = cuda_upload(cuda, batch, *slot, err);
-    if (!status && gate->point)
-        status = gate->point(gate->data, cuda->compute, err);
+    if (!status)
+        status = cuda_stop_before(cuda, CUDA_ITEM_INPUT, err);
     return status ? status
                   : cuda_check(sluice_cuda_copy_unless(cuda->compute, cuda->block.memory,
                                                        (*slot)->block.memory, cuda->block_bytes,
@@ -64,6 +63,9 @@ static sluice_status queue_loss(struct cuda_trainer *cuda, unsigned n, bool is_t
     const float *logits = cuda_buffer(cuda, cuda->program.logits);
     void *diff = is_training ? cuda_buffer(cuda, last->diff_out) : NULL;
     const uint32_t num_classes = cuda->base.net.num_classes;
+    const sluice_status status = cuda_stop_before(cuda, cuda_item_loss(cuda), err);
+    if (status)
+        return status;
     return cuda_check(
         is_mixed ? sluice_cuda_mix_loss(cuda->compute, cuda->type, cuda->block.step, logits,
                                         cuda->block.labels, n, num_classes, diff, cuda->sample_sums,
@@ -90,9 +92,10 @@ static sluice_status capture(struct cuda_trainer *cuda, const struct conv_set *c
                              struct sluice_err *err)
 {
     cudaGraph_t graph = NULL;
-    sluice_status status =
-        cuda_check(cudaStreamBeginCapture(cuda->compute, cudaStreamCaptureModeThreadLocal),
-                   "cudaStreamBeginCapture", err);
+    sluice_status status = cuda_choose_points(cuda, err);
+    if (!status)
+        status = cuda_check(cudaStreamBeginCapture(cuda->compute, cudaStreamCaptureModeThreadLocal),
+                            "cudaStreamBeginCapture", err);
     if (status)
         return status;
     status = queue_step(cuda, convs, true, is_mixed, err);
@@ -107,13 +110,14 @@ static sluice_status capture(struct cuda_trainer *cuda, const struct conv_set *c
     return status;
 }
 
-/* A full batch is captured the second time: at the first, libraries load what they need. */
+/* A full batch is captured the second time, or with a gate the third: at the first, libraries load
+ * what they need; at the second its items are measured, to choose the points that the graph has. */
 static sluice_status queue_training(struct cuda_trainer *cuda, const struct conv_set *convs,
                                     bool is_mixed, struct sluice_err *err)
 {
     const bool is_full = convs->n == cuda->base.options.batch_size;
     sluice_status status = SLUICE_OK;
-    if (is_full && cuda->is_warm && !cuda->graphs[is_mixed])
+    if (is_full && cuda->is_warm && !cuda->is_measuring && !cuda->graphs[is_mixed])
         status = capture(cuda, convs, is_mixed, err);
     if (status)
         return status;
@@ -121,7 +125,8 @@ static sluice_status queue_training(struct cuda_trainer *cuda, const struct conv
         return cuda_check(cudaGraphLaunch(cuda->graphs[is_mixed], cuda->compute), "cudaGraphLaunch",
                           err);
     cuda->is_warm |= is_full;
-    return queue_step(cuda, convs, true, is_mixed, err);
+    status = queue_step(cuda, convs, true, is_mixed, err);
+    return status ? status : cuda_end_step(cuda, err);
 }
 
 static sluice_status run(struct cuda_trainer *cuda, const struct sluice_train_batch *batch,
@@ -134,7 +139,10 @@ static sluice_status run(struct cuda_trainer *cuda, const struct sluice_train_ba
         return status;
     cuda->last_n = batch->n;
     cuda->last_is_training = is_training;
-    status = take_slot(cuda, batch, &slot, err);
+    if (is_training)
+        status = cuda_begin_step(cuda, batch->n, err);
+    if (!status)
+        status = take_slot(cuda, batch, &slot, err);
     if (!status)
         status = make_input(cuda, batch, slot, err);
     if (!status)
@@ -266,6 +274,7 @@ static void clear_graphs(struct cuda_trainer *cuda)
         cuda->graphs[i] = NULL;
     }
     cuda->is_warm = false;
+    cuda_forget_points(cuda);
 }
 
 static sluice_status cuda_engines(const struct sluice_trainer *trainer, char **text,
@@ -398,6 +407,7 @@ static void cuda_clear(struct sluice_trainer *trainer)
     if (cuda->compute)
         cudaStreamSynchronize(cuda->compute);
     clear_graphs(cuda);
+    cuda_clear_gate(cuda);
     cuda_clear_buckets(cuda);
     cuda_clear_convs(cuda);
     sluice_engine_cache_clear(&cuda->engines);
@@ -448,6 +458,8 @@ static sluice_status cuda_init(struct sluice_trainer *trainer, struct sluice_err
         status = join_ranks(cuda, true, err);
     if (!status)
         status = cuda_make_buckets(cuda, err);
+    if (!status)
+        status = cuda_make_gate(cuda, err);
     if (!status)
         status = cuda_wait(cuda, err);
     return status;

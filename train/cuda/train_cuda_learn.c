@@ -152,6 +152,8 @@ sluice_status cuda_learn(struct cuda_trainer *cuda, const struct conv_set *convs
     if (!status && cuda->ranks)
         status = join_ranks(cuda, err);
     if (!status)
+        status = cuda_stop_before(cuda, cuda_item_sgd(cuda), err);
+    if (!status)
         status = cuda_check(sluice_cuda_sgd(cuda->compute, cuda->values, cuda->momenta, cuda->grads,
                                             cuda->copies16, cuda->trained_count, cuda->block.step,
                                             (float)cuda->base.options.momentum,

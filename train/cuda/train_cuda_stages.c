@@ -312,7 +312,9 @@ sluice_status cuda_forward(struct cuda_trainer *cuda, const struct conv_set *con
     sluice_status status = SLUICE_OK;
     for (unsigned s = from; !status && s < to; s++) {
         const struct run r = run_of(cuda, convs, s, is_training);
-        status = forward_stage(&r, err);
+        status = cuda_stop_before(cuda, cuda_item_forward(s), err);
+        if (!status)
+            status = forward_stage(&r, err);
     }
     return status;
 }
@@ -323,7 +325,9 @@ sluice_status cuda_backward(struct cuda_trainer *cuda, const struct conv_set *co
     sluice_status status = SLUICE_OK;
     for (unsigned s = to; !status && s > from; s--) {
         const struct run r = run_of(cuda, convs, s - 1, true);
-        status = backward_stage(&r, err);
+        status = cuda_stop_before(cuda, cuda_item_backward(cuda, s - 1), err);
+        if (!status)
+            status = backward_stage(&r, err);
     }
     return status;
 }

@@ -20,6 +20,7 @@
  *     train_cuda_arena.c    activations, gradients and workspaces
  *     train_cuda_stages.c   each stage forwards and backwards
  *     train_cuda_learn.c    gradients, their mean over ranks, SGD
+ *     train_cuda_gate.c     points of a step where it stops at a gate
  *     train_cuda_sums.c     loss and hits on their way to the host
  *
  * All of it runs on the thread that drives the trainer. */
@@ -97,6 +98,13 @@ struct cuda_trainer {
     /* The step of a full batch behind its input: without and with a mixed loss.  NULL: not yet. */
     cudaGraphExec_t graphs[2];
     bool is_warm; /* a full batch was trained on */
+
+    /* By item of a step (cuda_stop_before()): whether it has a point.  NULL: no gate. */
+    bool *is_point;
+    /* While points are not chosen: when each item of the second full step began, and its end. */
+    cudaEvent_t *item_starts;
+    bool is_measuring; /* this step */
+    bool has_points;   /* they are chosen */
 
     struct slot slots[NUM_SLOTS];
     unsigned next_slot;
@@ -242,6 +250,44 @@ SLUICE_MUST_USE sluice_status cuda_forward(struct cuda_trainer *cuda, const stru
                                            struct sluice_err *err);
 SLUICE_MUST_USE sluice_status cuda_backward(struct cuda_trainer *cuda, const struct conv_set *convs,
                                             unsigned from, unsigned to, struct sluice_err *err);
+
+/* The gate */
+
+/* The items of a step, in the order in which they run: the input, the stages forwards, the loss, the
+ * stages backwards, SGD. */
+enum { CUDA_ITEM_INPUT = 0 };
+static inline unsigned cuda_item_forward(unsigned stage)
+{
+    return 1 + stage;
+}
+static inline unsigned cuda_item_loss(const struct cuda_trainer *cuda)
+{
+    return 1 + cuda->program.num_stages;
+}
+static inline unsigned cuda_item_backward(const struct cuda_trainer *cuda, unsigned stage)
+{
+    return 1 + 2 * cuda->program.num_stages - stage;
+}
+static inline unsigned cuda_item_sgd(const struct cuda_trainer *cuda)
+{
+    return 2 + 2 * cuda->program.num_stages;
+}
+
+/* Behind the arena. */
+SLUICE_MUST_USE sluice_status cuda_make_gate(struct cuda_trainer *cuda, struct sluice_err *err);
+/* Each step has one point from then on, until a full one is measured again. */
+void cuda_forget_points(struct cuda_trainer *cuda);
+void cuda_clear_gate(struct cuda_trainer *cuda);
+/* Puts a point on the stream, if there is one before this item. */
+SLUICE_MUST_USE sluice_status cuda_stop_before(struct cuda_trainer *cuda, unsigned item,
+                                               struct sluice_err *err);
+/* Before the first item of a step that trains on n samples, and behind the last one of a step that
+ * is not a graph: the second full step is measured. */
+SLUICE_MUST_USE sluice_status cuda_begin_step(struct cuda_trainer *cuda, unsigned n,
+                                              struct sluice_err *err);
+SLUICE_MUST_USE sluice_status cuda_end_step(struct cuda_trainer *cuda, struct sluice_err *err);
+/* By the step that was measured, which it waits for; nothing if they are chosen. */
+SLUICE_MUST_USE sluice_status cuda_choose_points(struct cuda_trainer *cuda, struct sluice_err *err);
 
 /* Learning */
 
