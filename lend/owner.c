@@ -1,0 +1,455 @@
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/process.h"
+#include "lend/channel.h"
+#include "lend/credit.h"
+#include "lend/driver.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+/* The watchdog looks at the page so often while somebody is connected.  It bounds how much later
+ * than at_most_ms a borrower loses the GPU, and how long a bit stays that a stopped process left. */
+#define TICK_MS 10
+#define DEFAULT_AT_MOST_MS 1000u
+
+enum { MOST_CONNECTIONS = SLUICE_LEND_SLOTS + 16 }; /* those that are refused need one, too */
+
+/* Only the watchdog uses it. */
+struct connection {
+    int fd;   /* -1: none */
+    int slot; /* -1: it has not said hello yet */
+    uint64_t since_ns;
+    uint64_t at_most_ns;
+    uint32_t request; /* that it has the GPU by, or 0; seen first at: */
+    uint64_t request_ns;
+};
+
+struct sluice_lend {
+    pthread_mutex_t lock;
+    bool is_stopped;
+    bool is_waiting; /* the owner, for data */
+    uint64_t waits_since_ns, waited_ns;
+    uint64_t lent_ns;         /* the largest sum seen */
+    uint64_t lent_at_wait_ns; /* when the wait of now began */
+    uint64_t free_ns;         /* lent during waits that have ended */
+    uint64_t taken_back;
+    uint32_t num_borrowers;
+    struct sluice_lend_credit credit;
+
+    /* Fixed. */
+    pid_t pid;
+    struct sluice_lend_page *page;
+    int memfd, wake_fd;
+    struct sluice_lend_listener listener; /* closed by the watchdog */
+    struct sluice_lend_driver *driver;    /* NULL: no device */
+    uint32_t *uids;
+    size_t num_uids;
+    uint64_t at_most_ns;
+    pthread_t watchdog;
+
+    struct connection connections[MOST_CONNECTIONS];
+    bool is_closing; /* under the lock */
+};
+
+/* --- sums; under the lock --- */
+
+static uint64_t read_lent(struct sluice_lend *lend, uint64_t now_ns)
+{
+    /* Who gives is between clearing the bit and adding to the sum at times. */
+    const uint64_t lent = sluice_lend_page_lent_ns(lend->page, now_ns);
+    if (lent > lend->lent_ns)
+        lend->lent_ns = lent;
+    return lend->lent_ns;
+}
+
+static uint64_t read_waited(const struct sluice_lend *lend, uint64_t now_ns)
+{
+    return lend->waited_ns + (lend->is_waiting ? now_ns - lend->waits_since_ns : 0);
+}
+
+static void update_gate(struct sluice_lend *lend)
+{
+    if (lend->is_stopped)
+        return;
+    const uint64_t now = sluice_clock_ns();
+    const bool may =
+        sluice_lend_credit_update(&lend->credit, now, read_lent(lend, now), read_waited(lend, now));
+    sluice_lend_page_set_gate(lend->page, may ? SLUICE_LEND_OPEN : SLUICE_LEND_SHUT);
+}
+
+/* --- the watchdog --- */
+
+static void drop(struct sluice_lend *lend, struct connection *c)
+{
+    sluice_lend_hang_up(c->fd);
+    if (c->slot >= 0) {
+        const bool had_it = sluice_lend_page_release(lend->page, (unsigned)c->slot);
+        pthread_mutex_lock(&lend->lock);
+        lend->taken_back += had_it;
+        lend->num_borrowers--;
+        pthread_mutex_unlock(&lend->lock);
+    }
+    *c = (struct connection){.fd = -1, .slot = -1};
+}
+
+static int find_slot(const struct sluice_lend *lend)
+{
+    uint32_t used = 0;
+    for (size_t i = 0; i < MOST_CONNECTIONS; i++)
+        if (lend->connections[i].slot >= 0)
+            used |= 1u << lend->connections[i].slot;
+    return used == UINT32_MAX ? -1 : __builtin_ctz(~used);
+}
+
+static bool is_allowed(const struct sluice_lend *lend, uid_t uid)
+{
+    bool is_allowed = uid == geteuid();
+    for (size_t i = 0; i < lend->num_uids; i++)
+        is_allowed |= uid == lend->uids[i];
+    return is_allowed;
+}
+
+/* False: the connection is of no use any more. */
+static bool greet(struct sluice_lend *lend, struct connection *c)
+{
+    struct sluice_lend_hello hello;
+    uid_t uid;
+    pid_t pid;
+    struct sluice_err err = {{0}};
+    sluice_status status = sluice_lend_read_hello(c->fd, &hello, &uid, &pid, &err);
+    if (status == SLUICE_E_AGAIN)
+        return true;
+    const int slot = find_slot(lend);
+    if (status == SLUICE_OK && !is_allowed(lend, uid))
+        status =
+            sluice_fail(&err, SLUICE_E_INVALID, "user %u may not borrow this GPU", (unsigned)uid);
+    else if (status == SLUICE_OK && pid == lend->pid)
+        status = sluice_fail(&err, SLUICE_E_INVALID,
+                             "this process lends the GPU, so it cannot borrow it");
+    else if (status == SLUICE_OK && slot < 0)
+        status = sluice_fail(&err, SLUICE_E_INVALID, "%d borrowers are connected already",
+                             SLUICE_LEND_SLOTS);
+    struct sluice_lend_answer answer = {.status = status};
+    if (status != SLUICE_OK) {
+        memcpy(answer.text, err.text, sizeof(answer.text) - 1);
+        if (status != SLUICE_E_CLOSED)
+            sluice_lend_send_answer(c->fd, &answer, -1);
+        return false;
+    }
+    c->slot = slot;
+    c->at_most_ns = lend->at_most_ns;
+    if (hello.at_most_ms > 0 && hello.at_most_ms * (uint64_t)1000000 < c->at_most_ns)
+        c->at_most_ns = hello.at_most_ms * (uint64_t)1000000;
+    answer.slot = (uint32_t)slot;
+    answer.generation = sluice_lend_page_assign(lend->page, (unsigned)slot, hello.priority);
+    pthread_mutex_lock(&lend->lock);
+    lend->num_borrowers++;
+    pthread_mutex_unlock(&lend->lock);
+    return sluice_lend_send_answer(c->fd, &answer, lend->memfd);
+}
+
+/* False: a place or descriptor is missing for who waits to connect. */
+static bool accept_all(struct sluice_lend *lend)
+{
+    for (size_t i = 0; i < MOST_CONNECTIONS; i++) {
+        struct connection *c = &lend->connections[i];
+        if (c->fd >= 0)
+            continue;
+        const int fd = sluice_lend_accept(&lend->listener);
+        if (fd < 0)
+            return errno == EAGAIN;
+        *c = (struct connection){.fd = fd, .slot = -1, .since_ns = sluice_clock_ns()};
+    }
+    return false;
+}
+
+/* The limits are kept by this process's clock and memory, not by what borrowers write. */
+static void check_limit(struct sluice_lend *lend, struct connection *c, uint64_t now_ns)
+{
+    if (c->slot < 0) {
+        if (now_ns - c->since_ns > SLUICE_LEND_ANSWER_MS * (uint64_t)1000000)
+            drop(lend, c);
+        return;
+    }
+    const uint32_t request = sluice_lend_page_request(lend->page, (unsigned)c->slot);
+    if (request != c->request) {
+        c->request = request;
+        c->request_ns = now_ns;
+    } else if (request && now_ns - c->request_ns > c->at_most_ns &&
+               sluice_lend_page_take_back(lend->page, (unsigned)c->slot, request)) {
+        pthread_mutex_lock(&lend->lock);
+        lend->taken_back++;
+        pthread_mutex_unlock(&lend->lock);
+    }
+}
+
+/* Whether anybody is connected after it. */
+static bool look_at_all(struct sluice_lend *lend, const struct pollfd *items)
+{
+    bool is_any = false;
+    const uint64_t now = sluice_clock_ns();
+    for (size_t i = 0; i < MOST_CONNECTIONS; i++) {
+        struct connection *c = &lend->connections[i];
+        /* A borrower sends nothing after its hello, so it hung up or misbehaves. */
+        if (c->fd >= 0 && items[i].fd == c->fd && items[i].revents &&
+            (c->slot >= 0 || !greet(lend, c)))
+            drop(lend, c);
+        if (c->fd >= 0)
+            check_limit(lend, c, now);
+        is_any |= c->fd >= 0;
+    }
+    return is_any;
+}
+
+static void *watch(void *arg)
+{
+    struct sluice_lend *lend = arg;
+    enum { LISTENER = MOST_CONNECTIONS, WAKE, NUM_ITEMS };
+    struct pollfd items[NUM_ITEMS];
+    uint32_t suspects = 0;
+    bool is_any = false, can_accept = true;
+    for (;;) {
+        for (size_t i = 0; i < MOST_CONNECTIONS; i++)
+            items[i] = (struct pollfd){.fd = lend->connections[i].fd, .events = POLLIN};
+        items[LISTENER] =
+            (struct pollfd){.fd = can_accept ? lend->listener.fd : -1, .events = POLLIN};
+        items[WAKE] = (struct pollfd){.fd = lend->wake_fd, .events = POLLIN};
+        poll(items, NUM_ITEMS, is_any || !can_accept ? TICK_MS : -1);
+        uint64_t woken;
+        if (items[WAKE].revents && read(lend->wake_fd, &woken, sizeof(woken)) < 0)
+            woken = 0;
+
+        is_any = look_at_all(lend, items);
+        pthread_mutex_lock(&lend->lock);
+        const bool is_stopped = lend->is_stopped, is_closing = lend->is_closing;
+        update_gate(lend);
+        pthread_mutex_unlock(&lend->lock);
+        if (is_closing)
+            return NULL;
+        if (is_stopped)
+            sluice_lend_page_end(lend->page);
+        else
+            suspects = sluice_lend_page_reconcile(lend->page, suspects);
+        if (is_stopped && lend->listener.fd >= 0)
+            sluice_lend_listener_close(&lend->listener);
+        can_accept = true;
+        if (items[LISTENER].revents && lend->listener.fd >= 0) {
+            can_accept = accept_all(lend); /* else again after a tick */
+            is_any = true;
+        }
+    }
+}
+
+/* --- the owner --- */
+
+static sluice_status check_options(const struct sluice_lend_options *options,
+                                   struct sluice_err *err)
+{
+    if (!options->path)
+        return sluice_fail(err, SLUICE_E_INVALID, "lending a GPU needs the path of a socket");
+    if (options->when > SLUICE_LEND_IDLE)
+        return sluice_fail(err, SLUICE_E_INVALID, "when to lend: %d is unknown",
+                           (int)options->when);
+    if (options->when == SLUICE_LEND_SHARE && !(options->share > 0 && options->share < 1))
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "the share to lend is more than 0 and less than 1");
+    if (options->device < -1)
+        return sluice_fail(err, SLUICE_E_INVALID, "CUDA device %d: -1 is none", options->device);
+    return SLUICE_OK;
+}
+
+/* Frees what is there; the thread is not. */
+static void destroy(struct sluice_lend *lend)
+{
+    sluice_lend_driver_close(lend->driver);
+    sluice_lend_page_unmap(lend->page);
+    if (lend->memfd >= 0)
+        close(lend->memfd);
+    if (lend->wake_fd >= 0)
+        close(lend->wake_fd);
+    sluice_lend_listener_close(&lend->listener);
+    free(lend->uids);
+    pthread_mutex_destroy(&lend->lock);
+    free(lend);
+}
+
+static sluice_status start(struct sluice_lend *lend, const struct sluice_lend_options *options,
+                           struct sluice_err *err)
+{
+    if (options->num_uids > 0) {
+        lend->uids = calloc(options->num_uids, sizeof(*lend->uids));
+        if (!lend->uids)
+            return sluice_fail(err, SLUICE_E_NO_MEMORY, "lending a GPU: no memory");
+        memcpy(lend->uids, options->uids, options->num_uids * sizeof(*lend->uids));
+        lend->num_uids = options->num_uids;
+    }
+    lend->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (lend->wake_fd < 0)
+        return sluice_fail(err, SLUICE_E_IO, "lending a GPU: %s", strerror(errno));
+    sluice_status status = sluice_lend_page_create(&lend->page, &lend->memfd, err);
+    if (status == SLUICE_OK && options->device >= 0)
+        status = sluice_lend_driver_open(options->device, lend->page, &lend->driver, err);
+    if (status == SLUICE_OK)
+        status = sluice_lend_listen(options->path, options->num_uids > 0, &lend->listener, err);
+    if (status != SLUICE_OK)
+        return status;
+    sluice_lend_credit_init(&lend->credit, options->when, options->share, sluice_clock_ns());
+    const int failed = pthread_create(&lend->watchdog, NULL, watch, lend);
+    if (failed) {
+        sluice_lend_unlink(&lend->listener);
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "lending a GPU: no thread: %s",
+                           strerror(failed));
+    }
+    return SLUICE_OK;
+}
+
+sluice_status sluice_lend_open(const struct sluice_lend_options *options, struct sluice_lend **lend,
+                               struct sluice_err *err)
+{
+    sluice_status status = check_options(options, err);
+    if (status != SLUICE_OK)
+        return status;
+    struct sluice_lend *made = calloc(1, sizeof(*made));
+    if (!made)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "lending a GPU: no memory");
+    pthread_mutex_init(&made->lock, NULL);
+    made->pid = getpid();
+    made->memfd = made->wake_fd = made->listener.fd = -1;
+    made->at_most_ns =
+        (options->at_most_ms ? options->at_most_ms : DEFAULT_AT_MOST_MS) * (uint64_t)1000000;
+    for (size_t i = 0; i < MOST_CONNECTIONS; i++)
+        made->connections[i] = (struct connection){.fd = -1, .slot = -1};
+    status = start(made, options, err);
+    if (status == SLUICE_OK)
+        *lend = made;
+    else
+        destroy(made);
+    return status;
+}
+
+static void stop(struct sluice_lend *lend, bool is_closing)
+{
+    pthread_mutex_lock(&lend->lock);
+    const bool was_stopped = lend->is_stopped;
+    read_lent(lend, sluice_clock_ns());
+    lend->is_stopped = true;
+    lend->is_closing |= is_closing;
+    if (!was_stopped)
+        sluice_lend_unlink(&lend->listener);
+    sluice_lend_page_end(lend->page);
+    pthread_mutex_unlock(&lend->lock);
+    const uint64_t one = 1;
+    if (write(lend->wake_fd, &one, sizeof(one)) < 0)
+        return; /* it is awake already */
+}
+
+void sluice_lend_stop(struct sluice_lend *lend)
+{
+    if (lend->pid == getpid())
+        stop(lend, false);
+}
+
+void sluice_lend_close(struct sluice_lend *lend)
+{
+    if (!lend)
+        return;
+    if (lend->pid == getpid()) {
+        stop(lend, true);
+        pthread_join(lend->watchdog, NULL);
+        for (size_t i = 0; i < MOST_CONNECTIONS; i++)
+            if (lend->connections[i].fd >= 0)
+                drop(lend, &lend->connections[i]);
+    } else {
+        lend->driver = NULL; /* CUDA does not survive fork() */
+    }
+    destroy(lend);
+}
+
+sluice_status sluice_lend_point(struct sluice_lend *lend, void *stream, struct sluice_err *err)
+{
+    const sluice_status status = sluice_process_check(lend->pid, "lender", err);
+    if (status != SLUICE_OK)
+        return status;
+    if (lend->driver)
+        return sluice_lend_driver_point(lend->driver, stream, err);
+    struct sluice_lend_page *page = lend->page;
+    if (atomic_load(&page->mask) == 0)
+        return SLUICE_OK;
+    sluice_lend_page_wait_begins(page);
+    for (;;) {
+        const uint32_t seen = atomic_load(&page->changes);
+        if (atomic_load(&page->mask) == 0 || atomic_load(&page->gate) == SLUICE_LEND_ENDED)
+            break;
+        sluice_lend_page_wait(page, seen, UINT64_MAX);
+    }
+    sluice_lend_page_wait_ends(page);
+    return SLUICE_OK;
+}
+
+void sluice_lend_wait_begins(struct sluice_lend *lend)
+{
+    if (lend->pid != getpid())
+        return;
+    pthread_mutex_lock(&lend->lock);
+    const uint64_t now = sluice_clock_ns();
+    if (!lend->is_waiting) {
+        lend->is_waiting = true;
+        lend->waits_since_ns = now;
+        lend->lent_at_wait_ns = read_lent(lend, now);
+    }
+    pthread_mutex_unlock(&lend->lock);
+}
+
+void sluice_lend_wait_ends(struct sluice_lend *lend)
+{
+    if (lend->pid != getpid())
+        return;
+    pthread_mutex_lock(&lend->lock);
+    const uint64_t now = sluice_clock_ns();
+    if (lend->is_waiting) {
+        lend->waited_ns = read_waited(lend, now);
+        lend->free_ns += read_lent(lend, now) - lend->lent_at_wait_ns;
+        lend->is_waiting = false;
+    }
+    pthread_mutex_unlock(&lend->lock);
+}
+
+void sluice_lend_counters(struct sluice_lend *lend, struct sluice_lend_counters *counters)
+{
+    *counters = (struct sluice_lend_counters){0};
+    if (lend->pid != getpid())
+        return;
+    pthread_mutex_lock(&lend->lock);
+    const uint64_t lent = read_lent(lend, sluice_clock_ns());
+    counters->lent_ns = lent;
+    counters->cost_ns =
+        lent - lend->free_ns - (lend->is_waiting ? lent - lend->lent_at_wait_ns : 0);
+    counters->taken_back = lend->taken_back;
+    counters->borrowers = lend->num_borrowers;
+    pthread_mutex_unlock(&lend->lock);
+    for (size_t i = 0; i < SLUICE_LEND_WAIT_BUCKETS; i++) {
+        counters->waits[i] = atomic_load(&lend->page->waits[i]);
+        counters->requests += counters->waits[i];
+    }
+}
+
+double sluice_lend_wait_ms(const struct sluice_lend_counters *counters, double part)
+{
+    const double wanted = part * (double)counters->requests;
+    double before = 0;
+    for (unsigned i = 0; i < SLUICE_LEND_WAIT_BUCKETS; i++) {
+        const double here = (double)counters->waits[i];
+        if (here > 0 && before + here >= wanted) {
+            const double low = i == 0 ? 0 : (double)(1u << (i - 1)), high = (double)(1u << i);
+            return (low + (high - low) * (wanted - before) / here) / 1000;
+        }
+        before += here;
+    }
+    return 0;
+}
