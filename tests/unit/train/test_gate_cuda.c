@@ -6,9 +6,14 @@
 #include "support/test.h"
 #include "train_support.h"
 
+#include "sluice/lend.h"
+
 #include <cuda_runtime_api.h>
 #include <math.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdatomic.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* The CUDA trainer before a gate: where it stops, and that stopping changes nothing else. */
@@ -168,10 +173,11 @@ TEST(a_step_has_its_points_from_the_third_full_batch_on)
     }
 }
 
-enum { NUM_STEPS = 300, STEPS_OF_LOSS = 10 };
+enum { NUM_STEPS = 300, STEPS_OF_LOSS = 10, MAX_STEPS = 3000, NUM_WAITS = 1000 };
 
 struct course {
-    double losses[NUM_STEPS / STEPS_OF_LOSS];
+    unsigned num_steps;
+    double losses[MAX_STEPS / STEPS_OF_LOSS];
     char failure[sizeof(((struct sluice_err *)NULL)->text)];
     float *params;
     size_t count;
@@ -196,43 +202,240 @@ static void spoil(struct sluice_trainer *trainer, struct course *course)
     snprintf(course->failure, sizeof(course->failure), "%s", sluice_test_err()->text);
 }
 
-static struct course run_course(struct test_gate *gate)
+/* Whether enough was waited for. */
+typedef bool enough_fn(void *data);
+
+/* Steps of all kinds: num_steps, or NUM_STEPS and as many as it takes. */
+static struct course run_course(const struct sluice_train_gate *gate, enough_fn *is_enough,
+                                unsigned num_steps)
 {
     struct sluice_train_options options = options_of("resnet18");
     if (gate)
-        options.gate = (struct sluice_train_gate){add_point, gate};
+        options.gate = *gate;
     struct sluice_trainer *trainer = train_test_create(&options);
     struct course course = {.failure = ""};
-    for (uint64_t i = 0; i < NUM_STEPS; i++) {
-        step(trainer, i, i % 23 == 22 ? SHORT : N, i % 3 == 2);
-        if (i % 50 == 49)
-            evaluate(trainer);
-        if (i % STEPS_OF_LOSS == STEPS_OF_LOSS - 1)
-            course.losses[i / STEPS_OF_LOSS] = loss_of(trainer);
-        if (i == NUM_STEPS / 2 + STEPS_OF_LOSS - 1)
+    unsigned i = 0;
+    while (i < MAX_STEPS && (is_enough ? i < NUM_STEPS || !is_enough(gate->data) : i < num_steps)) {
+        for (unsigned k = 0; k < STEPS_OF_LOSS; k++, i++) {
+            step(trainer, i, i % 23 == 22 ? SHORT : N, i % 3 == 2);
+            if (i % 50 == 49)
+                evaluate(trainer);
+        }
+        course.losses[i / STEPS_OF_LOSS - 1] = loss_of(trainer);
+        if (i == NUM_STEPS / 2)
             spoil(trainer, &course);
     }
+    course.num_steps = i;
     course.params = params_of(trainer, &course.count);
     sluice_trainer_destroy(trainer);
     return course;
 }
 
+/* Runs the course with the gate, and without it for as many steps. */
+static void check_course(const struct sluice_train_gate *gate, enough_fn *is_enough)
+{
+    struct course stopped = run_course(gate, is_enough, 0);
+    struct course plain = run_course(NULL, NULL, stopped.num_steps);
+    const size_t num_losses = stopped.num_steps / STEPS_OF_LOSS;
+    CU_ASSERT(is_enough(gate->data));
+    CU_ASSERT(
+        train_test_same_bits(plain.losses, stopped.losses, num_losses * sizeof(*plain.losses)));
+    CU_ASSERT_STRING_EQUAL(plain.failure, stopped.failure);
+    CU_ASSERT_EQUAL_FATAL(plain.count, stopped.count);
+    CU_ASSERT(
+        train_test_same_bits(plain.params, stopped.params, plain.count * sizeof(*plain.params)));
+    for (size_t i = 0; i < num_losses; i++)
+        CU_ASSERT(isfinite(plain.losses[i]));
+    free(plain.params);
+    free(stopped.params);
+}
+
+static bool has_waited_enough(void *data)
+{
+    return atomic_load(&((struct test_gate *)data)->num_waits) >= NUM_WAITS;
+}
+
 TEST(waiting_at_the_gate_changes_no_bit)
 {
     struct test_gate gate = {.is_slow = true, .rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0)};
-    struct course free_run = run_course(NULL), stopped = run_course(&gate);
-    const unsigned num_waits = atomic_load(&gate.num_waits);
-    printf("%u waits ", num_waits);
-    CU_ASSERT(num_waits >= 1000);
-    CU_ASSERT(train_test_same_bits(free_run.losses, stopped.losses, sizeof(free_run.losses)));
-    CU_ASSERT_STRING_EQUAL(free_run.failure, stopped.failure);
-    CU_ASSERT_EQUAL_FATAL(free_run.count, stopped.count);
-    CU_ASSERT(train_test_same_bits(free_run.params, stopped.params,
-                                   free_run.count * sizeof(*free_run.params)));
-    for (int i = 0; i < NUM_STEPS / STEPS_OF_LOSS; i++)
-        CU_ASSERT(isfinite(free_run.losses[i]));
-    free(free_run.params);
-    free(stopped.params);
+    const struct sluice_train_gate of_test = {add_point, &gate};
+    check_course(&of_test, has_waited_enough);
+    printf("%u waits ", atomic_load(&gate.num_waits));
+}
+
+/* A process that borrows the GPU, forked before this one knows CUDA. */
+static struct {
+    int to, from;
+} helper;
+
+static struct sluice_borrower *borrow(const char *path)
+{
+    const struct sluice_borrower_options options = {.path = path};
+    struct sluice_borrower *borrower = NULL;
+    while (sluice_borrower_open(&options, &borrower, NULL))
+        usleep(1000);
+    return borrower;
+}
+
+/* Until it is killed. */
+static void borrow_for_ever(const char *path, uint64_t seed)
+{
+    struct sluice_rng rng = sluice_rng_init(seed, 0, 0, 0);
+    struct sluice_borrower *borrower = borrow(path);
+    for (;;) {
+        uint32_t ticket;
+        if (sluice_borrower_take(borrower, -1, &ticket, NULL))
+            _exit(1);
+        usleep(sluice_rng_below(&rng, 300));
+        sluice_borrower_give(borrower, ticket);
+        usleep(sluice_rng_below(&rng, 300));
+    }
+}
+
+/* Two borrowers at a time, each killed wherever it is, until a command comes. */
+static void borrow_and_die(int commands, const char *path)
+{
+    struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 1, 0);
+    struct pollfd command = {.fd = commands, .events = POLLIN};
+    pid_t borrowers[2] = {0};
+    for (unsigned i = 0; poll(&command, 1, 0) == 0; i++) {
+        pid_t *borrower = &borrowers[i % 2];
+        if (*borrower > 0 && kill(*borrower, SIGKILL) == 0)
+            waitpid(*borrower, NULL, 0);
+        *borrower = fork();
+        if (*borrower == 0)
+            borrow_for_ever(path, i);
+        usleep(sluice_rng_below(&rng, 20000));
+    }
+    for (int i = 0; i < 2; i++) {
+        if (borrowers[i] > 0 && kill(borrowers[i], SIGKILL) == 0)
+            waitpid(borrowers[i], NULL, 0);
+    }
+}
+
+/* Commands: h takes the GPU, g gives it back, b borrows until the next command; each is answered. */
+static void run_helper(int commands, int answers, const char *path)
+{
+    struct sluice_borrower *borrower = NULL;
+    uint32_t ticket = 0;
+    char command;
+    while (read(commands, &command, 1) == 1) {
+        bool is_good = true;
+        if (command == 'h') {
+            borrower = borrow(path);
+            is_good = sluice_borrower_take(borrower, -1, &ticket, NULL) == SLUICE_OK;
+        } else if (command == 'g') {
+            is_good = sluice_borrower_give(borrower, ticket);
+            sluice_borrower_close(borrower);
+        } else if (command == 'b') {
+            borrow_and_die(commands, path);
+        }
+        if (write(answers, is_good ? "+" : "-", 1) != 1)
+            break;
+    }
+    _exit(0);
+}
+
+static void start_helper(const char *path)
+{
+    int commands[2], answers[2];
+    if (pipe(commands) || pipe(answers))
+        abort();
+    const pid_t pid = fork();
+    if (pid == 0) {
+        close(commands[1]);
+        run_helper(commands[0], answers[1], path);
+    }
+    close(commands[0]);
+    close(answers[1]);
+    helper.to = commands[1];
+    helper.from = answers[0];
+}
+
+static void tell_helper(char command)
+{
+    CU_ASSERT_EQUAL_FATAL(write(helper.to, &command, 1), 1);
+}
+
+static void await_helper(void)
+{
+    char answer = 0;
+    CU_ASSERT_EQUAL(read(helper.from, &answer, 1), 1);
+    CU_ASSERT_EQUAL(answer, '+');
+}
+
+static struct sluice_lend *lend_gpu(void)
+{
+    const struct sluice_lend_options options = {.path = sluice_test_path("lend"),
+                                                .at_most_ms = 60000};
+    struct sluice_lend *lend = NULL;
+    train_test_require(sluice_lend_open(&options, &lend, &err), &err);
+    return lend;
+}
+
+static sluice_status lend_point(void *data, void *stream, struct sluice_err *point_err)
+{
+    return sluice_lend_point(data, stream, point_err);
+}
+
+enum kind { FULL, CUT, EVALUATION };
+
+static void take_step(struct sluice_trainer *trainer, enum kind kind)
+{
+    if (kind == EVALUATION)
+        evaluate(trainer);
+    else
+        step(trainer, 0, kind == CUT ? SHORT : N, false);
+}
+
+/* All kinds have run before: libraries load kernels at their first use, and may wait for the GPU. */
+TEST(a_step_waits_for_the_borrower)
+{
+    struct sluice_lend *lend = lend_gpu();
+    struct sluice_train_options options = options_of("resnet18");
+    options.gate = (struct sluice_train_gate){lend_point, lend};
+    struct sluice_trainer *trainer = train_test_create(&options);
+    for (int i = 0; i < 4; i++) {
+        for (enum kind kind = FULL; kind <= EVALUATION; kind++)
+            take_step(trainer, kind);
+    }
+    CU_ASSERT(isfinite(loss_of(trainer)));
+    for (enum kind kind = FULL; kind <= EVALUATION; kind++) {
+        tell_helper('h');
+        await_helper();
+        take_step(trainer, kind);
+        CU_ASSERT_EQUAL(cudaStreamQuery(sluice_trainer_stream(trainer)), cudaErrorNotReady);
+        cudaGetLastError();
+        tell_helper('g');
+        await_helper();
+        CU_ASSERT(isfinite(loss_of(trainer)));
+    }
+    sluice_lend_stop(lend);
+    sluice_trainer_destroy(trainer);
+    sluice_lend_close(lend);
+}
+
+static bool has_lent_enough(void *data)
+{
+    struct sluice_lend_counters counters;
+    sluice_lend_counters(data, &counters);
+    return counters.requests >= NUM_WAITS;
+}
+
+TEST(borrowers_that_are_killed_change_no_bit)
+{
+    struct sluice_lend *lend = lend_gpu();
+    const struct sluice_train_gate gate = {lend_point, lend};
+    tell_helper('b');
+    check_course(&gate, has_lent_enough);
+    tell_helper('.');
+    await_helper();
+    await_helper();
+    struct sluice_lend_counters counters;
+    sluice_lend_counters(lend, &counters);
+    printf("%llu requests, %llu of which were taken back ", (unsigned long long)counters.requests,
+           (unsigned long long)counters.taken_back);
+    sluice_lend_close(lend);
 }
 
 /* The checkpoint has engines, and the second trainer, which times none, takes them: its graphs and
@@ -306,6 +509,7 @@ TEST(a_gate_that_fails_fails_the_step)
 
 int main(void)
 {
+    start_helper(sluice_test_path("lend"));
     train_test_fill_table();
     const struct sluice_train_options options = options_of("small_cnn");
     sluice_trainer_destroy(train_test_create(&options)); /* or the end: skipped */
