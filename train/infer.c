@@ -5,6 +5,7 @@
 #include "train/trainer_internal.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -222,11 +223,14 @@ static sluice_status write_param(struct sluice_trainer *trainer, enum sluice_arr
     const bool is_filter = info->num_dims == 4;
     const size_t num_in = is_filter ? info->dims[1] : 1;
     const size_t pixels = is_filter ? (size_t)info->dims[2] * info->dims[3] : 1;
+    const bool is_variance = strstr(info->name, "running_var") != NULL;
     const size_t channels = stored_channels(infer, info);
     const size_t count = info->count / num_in * channels;
     for (size_t i = 0; i < count; i++) {
         const size_t c = i % channels, p = i / channels % pixels, o = i / channels / pixels;
-        const float x = c < num_in ? in[(o * num_in + c) * pixels + p] : 0;
+        float x = c < num_in ? in[(o * num_in + c) * pixels + p] : 0;
+        if (is_variance)
+            x = (float)(1 / sqrt((double)x + SLUICE_BATCHNORM_EPSILON));
         if (values)
             values[i] = x;
         if (bf16)
@@ -264,8 +268,13 @@ static sluice_status find_device(const char *name, const struct sluice_infer_ops
     if (!name || strcmp(name, "cuda") != 0)
         return sluice_fail(err, SLUICE_E_INVALID, "device: none or cuda, not \"%s\"",
                            name ? name : "");
+#ifdef SLUICE_HAVE_CUDA
+    *ops = &sluice_infer_cuda_ops;
+    return SLUICE_OK;
+#else
     return sluice_fail(err, SLUICE_E_UNSUPPORTED,
                        "device cuda is not in this build: configure with -DSLUICE_CUDA=ON");
+#endif
 }
 
 static sluice_status init(struct sluice_infer *infer, struct sluice_err *err)

@@ -60,7 +60,8 @@ size_t sluice_infer_weight_bytes(const struct sluice_infer *infer);
 size_t sluice_infer_device_bytes(const struct sluice_infer *infer);
 
 /* Writes the image of a file in the safetensors format with torchvision's names, or of a checkpoint,
- * to weight_bytes that are aligned to 64.  Gaps between arrays stay as they are.  Images depend on the
+ * to weight_bytes that are aligned to 64.  Gaps between arrays stay as they are.  A running variance becomes
+ * 1 / sqrt(variance + SLUICE_BATCHNORM_EPSILON).  Images depend on the
  * model, num_classes and the precision alone, so that device none makes those of device cuda.
  * Errors name the file; SLUICE_E_INVALID: weights of another model. */
 SLUICE_MUST_USE sluice_status sluice_infer_load(struct sluice_infer *infer, const char *path,

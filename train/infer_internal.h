@@ -13,14 +13,14 @@
 struct sluice_infer_ops {
     size_t size; /* of the device's struct, which infer.c allocates zeroed */
 
-    /* The net is built.  Replaces options.precision DEFAULT, and sets `work_bytes`. */
+    /* The net is built.  Replaces options.precision DEFAULT; sets `input`, `logits`, `work_bytes`. */
     sluice_status (*init)(struct sluice_infer *infer, struct sluice_err *err);
     void (*clear)(struct sluice_infer *infer); /* also after a failed init; without the block */
 
     sluice_status (*alloc_block)(struct sluice_infer *infer, size_t bytes, void **memory,
                                  struct sluice_err *err);
     void (*free_block)(void *memory);
-    /* The image is laid out.  Its weights come first in the block; sets `input` and `logits`. */
+    /* The image is laid out.  Its weights come first in the block. */
     sluice_status (*place)(struct sluice_infer *infer, uint8_t *block, struct sluice_err *err);
 
     sluice_status (*pin)(struct sluice_infer *infer, void *memory, size_t bytes,
@@ -64,5 +64,7 @@ struct sluice_infer_plan {
     struct sluice_infer_plan_options options; /* last_stages points behind the struct */
     void *graph;
 };
+
+extern const struct sluice_infer_ops sluice_infer_cuda_ops; /* SLUICE_HAVE_CUDA */
 
 #endif

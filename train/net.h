@@ -15,9 +15,11 @@
  *
  * Threads: a net is immutable once built. */
 
+#define SLUICE_BATCHNORM_EPSILON 1e-5
+
 enum sluice_layer_kind {
     SLUICE_LAYER_CONV,      /* weight OIHW, optional bias */
-    SLUICE_LAYER_BATCHNORM, /* weight, bias; running_mean, running_var; eps 1e-5, momentum 0.1 */
+    SLUICE_LAYER_BATCHNORM, /* weight, bias; running_mean, running_var; momentum 0.1 */
     SLUICE_LAYER_RELU,
     SLUICE_LAYER_MAXPOOL,
     SLUICE_LAYER_AVGPOOL, /* adaptive average pool to out_h x out_w (torch's bin edges) */

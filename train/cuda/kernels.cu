@@ -233,6 +233,22 @@ __global__ void __launch_bounds__(BLOCK)
     }
 }
 
+template <typename T, int C>
+__global__ void __launch_bounds__(BLOCK)
+    input_rows_kernel(const float *__restrict__ rows, T *__restrict__ out, size_t num_samples,
+                      size_t num_pixels)
+{
+    const size_t stride = (size_t)gridDim.x * BLOCK;
+    for (size_t i = (size_t)blockIdx.x * BLOCK + threadIdx.x; i < num_samples * num_pixels;
+         i += stride) {
+        const float *row = rows + i / num_pixels * 3 * num_pixels + i % num_pixels;
+        float values[C] = {};
+        for (int c = 0; c < 3; c++)
+            values[c] = row[c * num_pixels];
+        store(out, i, values);
+    }
+}
+
 __global__ void __launch_bounds__(BLOCK)
     copy_unless_kernel(uint32_t *__restrict__ to, const uint32_t *__restrict__ from, size_t count,
                        const uint32_t *unless)
@@ -299,6 +315,20 @@ cudaError_t sluice_cuda_input(cudaStream_t stream, enum sluice_cuda_type type,
         const auto kernel = num_c == 4 ? input_kernel<T, 4> : input_kernel<T, 8>;
         kernel<<<input_blocks(ceil_div(num_pixels, BLOCK)), BLOCK, 0, stream>>>(
             pixels, table, (T *)out, num_pixels, unless);
+        return cudaGetLastError();
+    });
+}
+
+cudaError_t sluice_cuda_input_rows(cudaStream_t stream, enum sluice_cuda_type type,
+                                   const float *rows, void *out, size_t num_samples,
+                                   size_t num_pixels, uint32_t num_c)
+{
+    assert(num_c == 4 || num_c == 8);
+    return with_type(type, [&](auto t) {
+        using T = decltype(t);
+        const auto kernel = num_c == 4 ? input_rows_kernel<T, 4> : input_rows_kernel<T, 8>;
+        kernel<<<input_blocks(ceil_div(num_samples * num_pixels, BLOCK)), BLOCK, 0, stream>>>(
+            rows, (T *)out, num_samples, num_pixels);
         return cudaGetLastError();
     });
 }

@@ -78,7 +78,12 @@ cudaError_t sluice_cuda_input(cudaStream_t stream, enum sluice_cuda_type type,
                               const uint8_t *pixels, const float *table, void *out,
                               size_t num_pixels, uint32_t num_c, const uint32_t *unless);
 
-/* The same by sluice_mix_value() of step->mix, whose n is num_samples; quantiles: NULL where the
+/* float32 N x 3 x height x width to N x H x W x num_c; num_pixels: of an image. */
+cudaError_t sluice_cuda_input_rows(cudaStream_t stream, enum sluice_cuda_type type,
+                                   const float *rows, void *out, size_t num_samples,
+                                   size_t num_pixels, uint32_t num_c);
+
+/* sluice_cuda_input() by sluice_mix_value() of step->mix, whose n is num_samples; quantiles: NULL where the
  * fill is numbers. */
 cudaError_t sluice_cuda_mix_input(cudaStream_t stream, enum sluice_cuda_type type,
                                   const struct sluice_cuda_step *step,
@@ -92,8 +97,8 @@ cudaError_t sluice_cuda_mix_input(cudaStream_t stream, enum sluice_cuda_type typ
 cudaError_t sluice_cuda_norm_train(cudaStream_t stream, enum sluice_cuda_type type,
                                    const struct sluice_cuda_norm *norm, size_t rows, const void *in,
                                    const void *add, void *out);
-/* With the running statistics, which it writes to mean and inverse_deviation.  out may be add or
- * in. */
+/* With the running statistics, which it writes to mean and inverse_deviation; if running_var is NULL,
+ * with the mean and inverse_deviation that are there.  out may be add or in. */
 cudaError_t sluice_cuda_norm_evaluate(cudaStream_t stream, enum sluice_cuda_type type,
                                       const struct sluice_cuda_norm *norm, size_t rows,
                                       const void *in, const void *add, void *out);

@@ -379,7 +379,8 @@ cudaError_t sluice_cuda_norm_evaluate(cudaStream_t stream, enum sluice_cuda_type
                                       const void *in, const void *add, void *out)
 {
     check_norm(norm);
-    running_kernel<<<(unsigned)ceil_div(norm->num_c, BLOCK), BLOCK, 0, stream>>>(*norm);
+    if (norm->running_var)
+        running_kernel<<<(unsigned)ceil_div(norm->num_c, BLOCK), BLOCK, 0, stream>>>(*norm);
     return with_type(type, [&](auto t) {
         return normalise_all<decltype(t)>(stream, *norm, rows, in, add, out);
     });

@@ -375,9 +375,11 @@ static sluice_status open_device(struct cuda_trainer *cuda, struct sluice_err *e
     return status;
 }
 
-static sluice_status open_libraries(struct cuda_trainer *cuda, struct sluice_err *err)
+sluice_status cuda_open(struct cuda_trainer *cuda, struct sluice_err *err)
 {
-    sluice_status status = cuda_check_cudnn(cudnnCreate(&cuda->cudnn), "cudnnCreate", err);
+    sluice_status status = open_device(cuda, err);
+    if (!status)
+        status = cuda_check_cudnn(cudnnCreate(&cuda->cudnn), "cudnnCreate", err);
     if (!status)
         status =
             cuda_check_cudnn(cudnnSetStream(cuda->cudnn, cuda->compute), "cudnnSetStream", err);
@@ -399,7 +401,7 @@ static sluice_status join_ranks(struct cuda_trainer *cuda, bool is_first, struct
     return sluice_ranks_open(o->rendezvous, o->rank, o->world_size, &cuda->ranks, err);
 }
 
-static void cuda_clear(struct sluice_trainer *trainer)
+void cuda_clear(struct sluice_trainer *trainer)
 {
     struct cuda_trainer *cuda = (struct cuda_trainer *)trainer;
     if (cuda->copies)
@@ -435,11 +437,9 @@ static void cuda_clear(struct sluice_trainer *trainer)
 static sluice_status cuda_init(struct sluice_trainer *trainer, struct sluice_err *err)
 {
     struct cuda_trainer *cuda = (struct cuda_trainer *)trainer;
-    sluice_status status = open_device(cuda, err);
+    sluice_status status = cuda_open(cuda, err);
     trainer->rows_device = trainer->options.gpu;
     trainer->rows_stream = cuda->compute;
-    if (!status)
-        status = open_libraries(cuda, err);
     if (!status)
         status = join_ranks(cuda, false, err);
     if (!status)

@@ -19,6 +19,7 @@ static struct sluice_program_options options_of(const struct cuda_trainer *cuda,
         .batch_size = n,
         .element_bytes = cuda->type == SLUICE_CUDA_BF16 ? sizeof(uint16_t) : sizeof(float),
         .input_channels = cuda_input_channels(cuda),
+        .is_inference = cuda->is_inference,
     };
 }
 
@@ -69,7 +70,7 @@ sluice_status cuda_check_batch(struct cuda_trainer *cuda, struct sluice_err *err
     return check_memory(cuda, bytes_of(cuda, cuda->base.options.batch_size), 0, err);
 }
 
-sluice_status cuda_make_arena(struct cuda_trainer *cuda, struct sluice_err *err)
+sluice_status cuda_plan_arena(struct cuda_trainer *cuda, struct sluice_err *err)
 {
     const struct sluice_net *net = &cuda->base.net;
     const struct sluice_program_options options = options_of(cuda, cuda->base.options.batch_size);
@@ -81,12 +82,17 @@ sluice_status cuda_make_arena(struct cuda_trainer *cuda, struct sluice_err *err)
     struct conv_set *convs = NULL; /* says how large workspaces are */
     if (!status)
         status = cuda_get_convs(cuda, options.batch_size, &convs, err);
+    return status ? status : sluice_program_place(&cuda->program, err);
+}
+
+sluice_status cuda_make_arena(struct cuda_trainer *cuda, struct sluice_err *err)
+{
+    sluice_status status = cuda_plan_arena(cuda, err);
+    const size_t bytes = cuda->program.arena_bytes;
     if (!status)
-        status = sluice_program_place(&cuda->program, err);
-    if (!status)
-        status = check_memory(cuda, cuda->program.arena_bytes,
-                              cuda->program.arena_bytes - bytes_of(cuda, options.batch_size), err);
-    return status ? status : cuda_alloc(cuda, cuda->program.arena_bytes, &cuda->arena, err);
+        status =
+            check_memory(cuda, bytes, bytes - bytes_of(cuda, cuda->base.options.batch_size), err);
+    return status ? status : cuda_alloc(cuda, bytes, &cuda->arena, err);
 }
 
 /* The arena is the last block that was allocated. */

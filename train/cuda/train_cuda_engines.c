@@ -289,6 +289,8 @@ static sluice_status plan_stage(struct cuda_trainer *cuda, struct sluice_stage *
     const bool is_first_set = !cuda->arena;
     sluice_status status = SLUICE_OK;
     for (int pass = 0; !status && pass < SLUICE_NUM_CONV_PASSES; pass++) {
+        if (pass != SLUICE_CONV_FORWARD && cuda->is_inference)
+            break;
         if (pass == SLUICE_CONV_BACKWARD_DATA && stage->diff_in == SLUICE_NO_BUFFER)
             continue;
         const size_t workspace = is_first_set

@@ -42,7 +42,7 @@ float *cuda_array(const struct cuda_trainer *cuda, enum sluice_array array, int 
 void *cuda_weight(const struct cuda_trainer *cuda, int param)
 {
     if (cuda->copies16)
-        return cuda->copies16 + cuda->offsets[param];
+        return cuda->copies16 + cuda->offsets16[param];
     return cuda->values + cuda->offsets[param];
 }
 
@@ -108,6 +108,7 @@ sluice_status cuda_make_params(struct cuda_trainer *cuda, struct sluice_err *err
     cuda->inverse_deviations = calloc(net->num_layers, sizeof(*cuda->inverse_deviations));
     if (!cuda->offsets || !cuda->means || !cuda->inverse_deviations)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a trainer");
+    cuda->offsets16 = cuda->offsets;
     place_group(cuda, 0, &cuda->total_count);
     cuda->filter_count = cuda->total_count;
     place_group(cuda, 1, &cuda->total_count);

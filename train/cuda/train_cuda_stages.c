@@ -2,7 +2,6 @@
 
 #include <assert.h>
 
-#define BATCHNORM_EPSILON 1e-5
 #define BATCHNORM_MOMENTUM 0.1
 
 /* Arguments that a stage's functions share. */
@@ -155,18 +154,22 @@ static sluice_status linear_backward(const struct run *r, struct sluice_err *err
 
 /* Batch norm */
 
+/* Inference has inverse deviations in the place of running variances (infer.h). */
 static struct sluice_cuda_norm norm_of(const struct run *r)
 {
     const struct cuda_trainer *cuda = r->cuda;
+    float *running_mean = cuda_array(cuda, SLUICE_ARRAY_VALUE, r->layer->running_mean);
+    float *running_var = cuda_array(cuda, SLUICE_ARRAY_VALUE, r->layer->running_var);
+    const bool is_inference = cuda->is_inference;
     return (struct sluice_cuda_norm){
         .num_c = r->layer->in.c,
         .weight = cuda_array(cuda, SLUICE_ARRAY_VALUE, r->layer->weight),
         .bias = cuda_array(cuda, SLUICE_ARRAY_VALUE, r->layer->bias),
-        .running_mean = cuda_array(cuda, SLUICE_ARRAY_VALUE, r->layer->running_mean),
-        .running_var = cuda_array(cuda, SLUICE_ARRAY_VALUE, r->layer->running_var),
-        .mean = cuda->means[r->stage->layer],
-        .inverse_deviation = cuda->inverse_deviations[r->stage->layer],
-        .epsilon = BATCHNORM_EPSILON,
+        .running_mean = running_mean,
+        .running_var = is_inference ? NULL : running_var,
+        .mean = is_inference ? running_mean : cuda->means[r->stage->layer],
+        .inverse_deviation = is_inference ? running_var : cuda->inverse_deviations[r->stage->layer],
+        .epsilon = SLUICE_BATCHNORM_EPSILON,
         .momentum = BATCHNORM_MOMENTUM,
         .relu = r->stage->has_relu,
         .scratch = cuda->scratch,

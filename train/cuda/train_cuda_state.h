@@ -22,6 +22,7 @@
  *     train_cuda_learn.c    gradients, their mean over ranks, SGD
  *     train_cuda_gate.c     points of a step where it stops at a gate
  *     train_cuda_sums.c     loss and hits on their way to the host
+ *     infer_cuda.c          inference, by engines, arena and stages
  *
  * All of it runs on the thread that drives the trainer. */
 
@@ -85,6 +86,7 @@ struct cuda_trainer {
     struct sluice_trainer base;
     enum sluice_cuda_type type; /* of activations */
     bool is_tf32;
+    bool is_inference; /* nothing that a backward pass or a slot needs is there */
     cudaStream_t copies, compute;
     cudaEvent_t done;
     cudnnHandle_t cudnn;
@@ -118,6 +120,7 @@ struct cuda_trainer {
     uint16_t *copies16;     /* of values, in bf16; NULL: activations are float32 */
     uint16_t *filter_grads; /* of the filters, in bf16, as copies16 */
     size_t *offsets;
+    const size_t *offsets16; /* in copies16: the same, but for inference */
     size_t filter_count, trained_count, total_count;
     /* By layer index: BATCHNORM, of the batch. */
     float **means, **inverse_deviations;
@@ -169,6 +172,10 @@ SLUICE_MUST_USE sluice_status cuda_wait(struct cuda_trainer *cuda, struct sluice
 SLUICE_MUST_USE sluice_status cuda_alloc(struct cuda_trainer *cuda, size_t bytes, void *memory,
                                          struct sluice_err *err);
 
+/* Opens the GPU of the options, and the libraries; sets the precision. */
+SLUICE_MUST_USE sluice_status cuda_open(struct cuda_trainer *cuda, struct sluice_err *err);
+void cuda_clear(struct sluice_trainer *trainer); /* also after a failure */
+
 /* Once, in this order, on an open device. */
 SLUICE_MUST_USE sluice_status cuda_make_params(struct cuda_trainer *cuda, struct sluice_err *err);
 SLUICE_MUST_USE sluice_status cuda_make_slots(struct cuda_trainer *cuda, struct sluice_err *err);
@@ -176,6 +183,8 @@ SLUICE_MUST_USE sluice_status cuda_make_sums(struct cuda_trainer *cuda, struct s
 /* Before the slots.  SLUICE_E_NO_MEMORY names the largest batch that would fit; so does make_arena. */
 SLUICE_MUST_USE sluice_status cuda_check_batch(struct cuda_trainer *cuda, struct sluice_err *err);
 SLUICE_MUST_USE sluice_status cuda_make_arena(struct cuda_trainer *cuda, struct sluice_err *err);
+/* Finds the engines of full batches, and places all buffers in an arena that is not there yet. */
+SLUICE_MUST_USE sluice_status cuda_plan_arena(struct cuda_trainer *cuda, struct sluice_err *err);
 void cuda_clear_arena(struct cuda_trainer *cuda); /* idle, without convolutions */
 void cuda_clear_slots(struct cuda_trainer *cuda); /* idle */
 void cuda_clear_sums(struct cuda_trainer *cuda);

@@ -74,6 +74,40 @@ TEST(input_looks_each_channel_up_in_its_table)
     }
 }
 
+static void check_input_rows(enum sluice_cuda_type type, size_t num_samples, size_t num_pixels,
+                             uint32_t num_c)
+{
+    float *rows = kernels_make(num_samples * 3 * num_pixels, num_c);
+    float *wanted = calloc(num_samples * num_pixels * num_c, sizeof(*wanted));
+    for (size_t i = 0; i < num_samples * num_pixels; i++) {
+        for (size_t c = 0; c < 3; c++) {
+            float *value = &rows[(i / num_pixels * 3 + c) * num_pixels + i % num_pixels];
+            *value *= 1.00390625f; /* so that bf16 rounds */
+            wanted[i * num_c + c] = kernels_round(type, *value);
+        }
+    }
+    void *out = kernels_tensor(type, NULL, num_samples * num_pixels * num_c);
+    kernels_require(sluice_cuda_input_rows(
+        NULL, type, kernels_to_device(rows, num_samples * 3 * num_pixels * sizeof(*rows)), out,
+        num_samples, num_pixels, num_c));
+    float *got = kernels_values(type, out, num_samples * num_pixels * num_c);
+    kernels_check_same(got, wanted, num_samples * num_pixels * num_c);
+    free(rows), free(wanted), free(got);
+    kernels_end();
+}
+
+TEST(input_rows_are_transposed_and_rounded)
+{
+    FOR_TYPES(type)
+    {
+        for (uint32_t num_c = 4; num_c <= 8; num_c += 4) {
+            check_input_rows(type, 1, 1, num_c);
+            check_input_rows(type, 3, 7 * 5, num_c);
+            check_input_rows(type, 11, 250 * 251, num_c);
+        }
+    }
+}
+
 TEST(a_copy_is_made_unless_the_flag_is_set)
 {
     uint32_t from[2500], old[2500];

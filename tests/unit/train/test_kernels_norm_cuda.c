@@ -223,7 +223,15 @@ static void check_evaluate(struct norm_case *t)
                                   t->add ? kernels_tensor(t->type, t->add, t->count) : NULL, out));
     float *got = kernels_values(t->type, out, t->count);
     check_output(t, got, means, inverse);
-    free(mean), free(var), free(means), free(inverse), free(got);
+
+    struct sluice_cuda_norm known = t->norm; /* has mean and inverse_deviation by now */
+    known.running_mean = known.running_var = NULL;
+    kernels_require(
+        sluice_cuda_norm_evaluate(NULL, t->type, &known, t->rows, t->device_in,
+                                  t->add ? kernels_tensor(t->type, t->add, t->count) : NULL, out));
+    float *again = kernels_values(t->type, out, t->count);
+    kernels_check_same(again, got, t->count);
+    free(mean), free(var), free(means), free(inverse), free(got), free(again);
 }
 
 /* What a backward pass left, on the host. */
