@@ -31,7 +31,8 @@ sluice_status sluice_borrower_open(const struct sluice_borrower_options *options
     struct sluice_borrower *b = calloc(1, sizeof(*b));
     if (!b)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "borrowing a GPU: no memory");
-    const struct sluice_lend_hello hello = {options->priority, options->at_most_ms};
+    const struct sluice_lend_hello hello = {SLUICE_LEND_MAGIC, SLUICE_LEND_VERSION,
+                                            options->priority, options->at_most_ms};
     const sluice_status status =
         sluice_lend_connect(options->path, &hello, &b->fd, &b->page, &b->slot, &b->generation, err);
     if (status != SLUICE_OK) {
@@ -52,11 +53,11 @@ void sluice_borrower_close(struct sluice_borrower *b)
     if (b->pid == getpid()) {
         if (b->has_it)
             sluice_lend_page_give(b->page, b->slot, b->generation);
-        sluice_lend_hang_up(b->fd);
+        sluice_process_end_socket(b->fd);
         pthread_cond_destroy(&b->given);
         pthread_mutex_destroy(&b->lock);
     }
-    sluice_lend_page_unmap(b->page);
+    sluice_lend_page_clear(b->page, -1);
     free(b);
 }
 
@@ -64,7 +65,6 @@ void sluice_borrower_close(struct sluice_borrower *b)
 static sluice_status wait_to_take(struct sluice_borrower *b, uint64_t since_ns, uint64_t until_ns)
 {
     sluice_status status;
-    sluice_lend_page_wait_begins(b->page);
     for (;;) {
         const uint32_t seen = atomic_load(&b->page->changes);
         status = sluice_lend_page_take(b->page, b->slot, b->generation, since_ns);
@@ -76,7 +76,6 @@ static sluice_status wait_to_take(struct sluice_borrower *b, uint64_t since_ns, 
             break;
         }
     }
-    sluice_lend_page_wait_ends(b->page);
     if (status != SLUICE_OK)
         sluice_lend_page_leave(b->page, b->slot, b->generation);
     return status;

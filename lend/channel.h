@@ -3,6 +3,7 @@
 
 #include "lend/page.h"
 
+#include <sys/socket.h>
 #include <sys/types.h>
 
 /* The unix socket by which a borrower gets the owner's page.
@@ -13,26 +14,25 @@
  *        |                  ...                    |
  *     its end, however it comes, hangs up the socket: the owner frees the slot, and vice versa
  *
- * One message in each direction (SOCK_SEQPACKET keeps their bounds).  The descriptors here are
- * closed by exec, and in the child by fork(), so that a child does not keep up a dead parent's end.
+ * One message in each direction (SOCK_SEQPACKET keeps their bounds).  The sockets are those of
+ * sluice_process_own_socket().
  *
  * Threads: any. */
 
 #define SLUICE_LEND_ANSWER_MS 5000 /* that one end waits for the other's message */
 
+#define SLUICE_LEND_MAGIC 0x534c4c31u /* "SLL1" */
+#define SLUICE_LEND_VERSION 1u        /* of the messages, and of the page that comes with them */
+
 struct sluice_lend_hello {
-    uint32_t priority, at_most_ms;
+    uint32_t magic, version, priority, at_most_ms;
 };
 
 struct sluice_lend_answer {
+    uint32_t magic, version;
     uint32_t status; /* sluice_status */
     uint32_t slot, generation;
-    char text[240]; /* the reason of a refusal */
-};
-
-enum {
-    SLUICE_LEND_HELLO_BYTES = 16,
-    SLUICE_LEND_ANSWER_BYTES = 8 + sizeof(struct sluice_lend_answer)
+    char text[236]; /* the reason of a refusal */
 };
 
 /* SLUICE_E_CORRUPT: not a hello.  SLUICE_E_UNSUPPORTED: of another version. */
@@ -46,39 +46,22 @@ SLUICE_MUST_USE sluice_status sluice_lend_answer_parse(const uint8_t *bytes, siz
 
 /* --- the owner --- */
 
-struct sluice_lend_listener {
-    int fd;
-    char *path;
-    dev_t device; /* of the socket's file */
-    ino_t inode;
-};
-
-/* Users other than this process's may connect if `is_for_others`. */
-SLUICE_MUST_USE sluice_status sluice_lend_listen(const char *path, bool is_for_others,
-                                                 struct sluice_lend_listener *listener,
-                                                 struct sluice_err *err);
-/* Removes the socket's file, if it is still this one's. */
-void sluice_lend_unlink(const struct sluice_lend_listener *listener);
-void sluice_lend_listener_close(struct sluice_lend_listener *listener);
-/* A new connection, or -1: none, or no descriptor for it. */
-int sluice_lend_accept(const struct sluice_lend_listener *listener);
 /* The message that has come.  SLUICE_E_AGAIN: none yet; SLUICE_E_CLOSED: hung up. */
 SLUICE_MUST_USE sluice_status sluice_lend_read_hello(int fd, struct sluice_lend_hello *hello,
-                                                     uid_t *uid, pid_t *pid,
-                                                     struct sluice_err *err);
+                                                     struct ucred *peer, struct sluice_err *err);
 /* memfd: -1 with a refusal.  False: it could not be sent. */
-bool sluice_lend_send_answer(int fd, const struct sluice_lend_answer *answer, int memfd);
-void sluice_lend_hang_up(int fd);
+bool sluice_lend_send_answer(int fd, struct sluice_lend_answer *answer, int memfd);
 
-/* A new page in memory that nobody can make larger or smaller. */
+/* A new page in memory that nobody can make larger or smaller.  *page: NULL before. */
 SLUICE_MUST_USE sluice_status sluice_lend_page_create(struct sluice_lend_page **page, int *memfd,
                                                       struct sluice_err *err);
-void sluice_lend_page_unmap(struct sluice_lend_page *page); /* NULL is allowed */
+/* Also what a create that failed left: NULL, -1. */
+void sluice_lend_page_clear(struct sluice_lend_page *page, int memfd);
 
 /* --- a borrower --- */
 
-/* The page is unmapped with sluice_lend_page_unmap(), the socket closed with
- * sluice_lend_hang_up(). */
+/* The page ends with sluice_lend_page_clear(), the socket with
+ * sluice_process_end_socket(). */
 SLUICE_MUST_USE sluice_status sluice_lend_connect(const char *path,
                                                   const struct sluice_lend_hello *hello, int *fd,
                                                   struct sluice_lend_page **page, unsigned *slot,

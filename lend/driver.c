@@ -6,8 +6,8 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 /* Declared here, as the driver's header comes with the toolkit, which a user need not have. */
 typedef int cuda_result;
@@ -17,7 +17,6 @@ enum {
     HOST_REGISTER_PORTABLE = 1,
     HOST_REGISTER_DEVICEMAP = 2,
     WAIT_VALUE_EQ = 1,
-    STREAM_NON_BLOCKING = 1,
 };
 
 /* How long a stream of an idle GPU may take to see what the host wrote. */
@@ -25,22 +24,25 @@ enum {
 /* How long it must wait for it. */
 #define PROBE_WAIT_NS 20000000u
 
+#define FUNCTIONS(X)                                                                               \
+    X(cuInit, unsigned flags)                                                                      \
+    X(cuDeviceGet, int *device, int ordinal)                                                       \
+    X(cuDevicePrimaryCtxRetain, void **context, int device)                                        \
+    X(cuDevicePrimaryCtxRelease_v2, int device)                                                    \
+    X(cuCtxPushCurrent_v2, void *context)                                                          \
+    X(cuCtxPopCurrent_v2, void **context)                                                          \
+    X(cuMemHostRegister_v2, void *memory, size_t bytes, unsigned flags)                            \
+    X(cuMemHostUnregister, void *memory)                                                           \
+    X(cuMemHostGetDevicePointer_v2, unsigned long long *address, void *memory, unsigned flags)     \
+    X(cuStreamWaitValue32_v2, void *stream, unsigned long long address, uint32_t value,            \
+      unsigned flags)                                                                              \
+    X(cuStreamQuery, void *stream)                                                                 \
+    X(cuGetErrorName, cuda_result result, const char **name)
+#define POINTER(function, ...) cuda_result (*function)(__VA_ARGS__);
+#define SYMBOL(function, ...) {#function, (void *)&cuda.function},
+
 static struct {
-    cuda_result (*init)(unsigned flags);
-    cuda_result (*device_get)(int *device, int ordinal);
-    cuda_result (*primary_retain)(void **context, int device);
-    cuda_result (*primary_release)(int device);
-    cuda_result (*push)(void *context);
-    cuda_result (*pop)(void **context);
-    cuda_result (*host_register)(void *memory, size_t bytes, unsigned flags);
-    cuda_result (*host_unregister)(void *memory);
-    cuda_result (*device_pointer)(unsigned long long *address, void *memory, unsigned flags);
-    cuda_result (*wait_value)(void *stream, unsigned long long address, uint32_t value,
-                              unsigned flags);
-    cuda_result (*stream_create)(void **stream, unsigned flags);
-    cuda_result (*stream_query)(void *stream);
-    cuda_result (*stream_destroy)(void *stream);
-    cuda_result (*error_name)(cuda_result result, const char **name);
+    FUNCTIONS(POINTER)
 } cuda;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of loading */
@@ -56,7 +58,7 @@ struct sluice_lend_driver {
 static const char *name_of(cuda_result result)
 {
     const char *name = NULL;
-    return cuda.error_name(result, &name) == CUDA_OK && name ? name : "an unknown error";
+    return cuda.cuGetErrorName(result, &name) == CUDA_OK && name ? name : "an unknown error";
 }
 
 static sluice_status load(struct sluice_err *err)
@@ -68,29 +70,14 @@ static sluice_status load(struct sluice_err *err)
     const struct {
         const char *name;
         void *to;
-    } symbols[] = {
-        {"cuInit", &cuda.init},
-        {"cuDeviceGet", &cuda.device_get},
-        {"cuDevicePrimaryCtxRetain", &cuda.primary_retain},
-        {"cuDevicePrimaryCtxRelease_v2", &cuda.primary_release},
-        {"cuCtxPushCurrent_v2", &cuda.push},
-        {"cuCtxPopCurrent_v2", &cuda.pop},
-        {"cuMemHostRegister_v2", &cuda.host_register},
-        {"cuMemHostUnregister", &cuda.host_unregister},
-        {"cuMemHostGetDevicePointer_v2", &cuda.device_pointer},
-        {"cuStreamWaitValue32_v2", &cuda.wait_value},
-        {"cuStreamCreate", &cuda.stream_create},
-        {"cuStreamQuery", &cuda.stream_query},
-        {"cuStreamDestroy_v2", &cuda.stream_destroy},
-        {"cuGetErrorName", &cuda.error_name},
-    };
+    } symbols[] = {FUNCTIONS(SYMBOL)};
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(symbols); i++) {
         *(void **)symbols[i].to = dlsym(library, symbols[i].name);
         if (!*(void **)symbols[i].to)
             return sluice_fail(err, SLUICE_E_UNSUPPORTED, "the CUDA driver has no %s",
                                symbols[i].name);
     }
-    const cuda_result result = cuda.init(0);
+    const cuda_result result = cuda.cuInit(0);
     if (result != CUDA_OK)
         return sluice_fail(err, SLUICE_E_UNSUPPORTED, "the CUDA driver does not start: %s",
                            name_of(result));
@@ -98,15 +85,19 @@ static sluice_status load(struct sluice_err *err)
     return SLUICE_OK;
 }
 
+/* In the device's context. */
 static cuda_result open_page(struct sluice_lend_driver *d)
 {
-    cuda_result result = cuda.host_register(d->page, SLUICE_LEND_PAGE_BYTES,
-                                            HOST_REGISTER_PORTABLE | HOST_REGISTER_DEVICEMAP);
+    unsigned long long page;
+    cuda_result result = cuda.cuMemHostRegister_v2(
+        d->page, SLUICE_LEND_PAGE_BYTES, HOST_REGISTER_PORTABLE | HOST_REGISTER_DEVICEMAP);
     if (result != CUDA_OK)
         return result;
-    result = cuda.device_pointer(&d->mask, (void *)&d->page->mask, 0);
-    if (result != CUDA_OK)
-        cuda.host_unregister(d->page);
+    result = cuda.cuMemHostGetDevicePointer_v2(&page, d->page, 0);
+    if (result == CUDA_OK)
+        d->mask = page + offsetof(struct sluice_lend_page, mask);
+    else
+        cuda.cuMemHostUnregister(d->page);
     return result;
 }
 
@@ -122,21 +113,21 @@ sluice_status sluice_lend_driver_open(int device, struct sluice_lend_page *page,
     if (!d)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "lending a GPU: no memory");
     *d = (struct sluice_lend_driver){.page = page};
-    cuda_result result = cuda.device_get(&d->device, device);
+    cuda_result result = cuda.cuDeviceGet(&d->device, device);
     if (result == CUDA_OK)
-        result = cuda.primary_retain(&d->context, d->device);
+        result = cuda.cuDevicePrimaryCtxRetain(&d->context, d->device);
     if (result != CUDA_OK) {
         free(d);
         return sluice_fail(err, SLUICE_E_INVALID, "CUDA device %d: %s", device, name_of(result));
     }
-    result = cuda.push(d->context);
+    result = cuda.cuCtxPushCurrent_v2(d->context);
     if (result == CUDA_OK) {
         void *popped;
         result = open_page(d);
-        cuda.pop(&popped);
+        cuda.cuCtxPopCurrent_v2(&popped);
     }
     if (result != CUDA_OK) {
-        cuda.primary_release(d->device);
+        cuda.cuDevicePrimaryCtxRelease_v2(d->device);
         free(d);
         return sluice_fail(err, SLUICE_E_UNSUPPORTED,
                            "CUDA device %d cannot read a page of the host: %s", device,
@@ -152,10 +143,10 @@ void sluice_lend_driver_close(struct sluice_lend_driver *d)
         return;
     void *popped;
     /* At the process's end the driver may have gone already. */
-    if (cuda.push(d->context) == CUDA_OK) {
-        cuda.host_unregister(d->page);
-        cuda.pop(&popped);
-        cuda.primary_release(d->device);
+    if (cuda.cuCtxPushCurrent_v2(d->context) == CUDA_OK) {
+        cuda.cuMemHostUnregister(d->page);
+        cuda.cuCtxPopCurrent_v2(&popped);
+        cuda.cuDevicePrimaryCtxRelease_v2(d->device);
     }
     free(d);
 }
@@ -164,10 +155,10 @@ sluice_status sluice_lend_driver_point(struct sluice_lend_driver *d, void *strea
                                        struct sluice_err *err)
 {
     void *popped;
-    cuda_result result = cuda.push(d->context);
+    cuda_result result = cuda.cuCtxPushCurrent_v2(d->context);
     if (result == CUDA_OK) {
-        result = cuda.wait_value(stream, d->mask, 0, WAIT_VALUE_EQ);
-        cuda.pop(&popped);
+        result = cuda.cuStreamWaitValue32_v2(stream, d->mask, 0, WAIT_VALUE_EQ);
+        cuda.cuCtxPopCurrent_v2(&popped);
     }
     if (result != CUDA_OK)
         return sluice_fail(err, SLUICE_E_UNSUPPORTED, "the stream cannot wait: %s",
@@ -175,22 +166,26 @@ sluice_status sluice_lend_driver_point(struct sluice_lend_driver *d, void *strea
     return SLUICE_OK;
 }
 
-/* Whether the stream is done before a moment. */
-static cuda_result query_until(void *stream, uint64_t until_ns)
+/* Whether the default stream is done before a moment. */
+static cuda_result query_until(uint64_t until_ns)
 {
     cuda_result result;
-    while ((result = cuda.stream_query(stream)) == CUDA_NOT_READY && sluice_clock_ns() < until_ns)
+    while ((result = cuda.cuStreamQuery(NULL)) == CUDA_NOT_READY && sluice_clock_ns() < until_ns)
         ;
     return result;
 }
 
-static sluice_status try_to_wait(struct sluice_lend_driver *d, void *stream, struct sluice_err *err)
+static sluice_status try_to_wait(struct sluice_lend_driver *d, struct sluice_err *err)
 {
+    void *popped;
+    if (cuda.cuCtxPushCurrent_v2(d->context) != CUDA_OK)
+        return sluice_fail(err, SLUICE_E_UNSUPPORTED, "the device's context is lost");
     atomic_store(&d->page->mask, 1);
-    const sluice_status status = sluice_lend_driver_point(d, stream, err);
-    const cuda_result held = query_until(stream, sluice_clock_ns() + PROBE_WAIT_NS);
+    const sluice_status status = sluice_lend_driver_point(d, NULL, err);
+    const cuda_result held = query_until(sluice_clock_ns() + PROBE_WAIT_NS);
     atomic_store(&d->page->mask, 0);
-    const cuda_result freed = query_until(stream, sluice_clock_ns() + PROBE_NS);
+    const cuda_result freed = query_until(sluice_clock_ns() + PROBE_NS);
+    cuda.cuCtxPopCurrent_v2(&popped);
     if (status != SLUICE_OK)
         return status;
     if (held != CUDA_NOT_READY)
@@ -202,38 +197,17 @@ static sluice_status try_to_wait(struct sluice_lend_driver *d, void *stream, str
     return SLUICE_OK;
 }
 
-static sluice_status probe_stream(struct sluice_lend_driver *d, int device, struct sluice_err *err)
-{
-    void *stream, *popped;
-    sluice_status status = SLUICE_OK;
-    cuda_result result = cuda.push(d->context);
-    if (result == CUDA_OK) {
-        result = cuda.stream_create(&stream, STREAM_NON_BLOCKING);
-        if (result == CUDA_OK) {
-            status = try_to_wait(d, stream, err);
-            cuda.stream_destroy(stream);
-        }
-        cuda.pop(&popped);
-    }
-    if (result != CUDA_OK)
-        status =
-            sluice_fail(err, SLUICE_E_UNSUPPORTED, "CUDA device %d: %s", device, name_of(result));
-    return status;
-}
-
 sluice_status sluice_lend_probe(int device, struct sluice_err *err)
 {
-    struct sluice_lend_page *page;
+    struct sluice_lend_page *page = NULL;
+    struct sluice_lend_driver *d = NULL;
     int memfd;
     sluice_status status = sluice_lend_page_create(&page, &memfd, err);
-    if (status != SLUICE_OK)
-        return status;
-    struct sluice_lend_driver *d = NULL;
-    status = sluice_lend_driver_open(device, page, &d, err);
     if (status == SLUICE_OK)
-        status = probe_stream(d, device, err);
+        status = sluice_lend_driver_open(device, page, &d, err);
+    if (status == SLUICE_OK)
+        status = try_to_wait(d, err);
     sluice_lend_driver_close(d);
-    sluice_lend_page_unmap(page);
-    close(memfd);
+    sluice_lend_page_clear(page, memfd);
     return status;
 }

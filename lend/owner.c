@@ -1,6 +1,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/process.h"
+#include "host/unix_listener.h"
 #include "lend/channel.h"
 #include "lend/credit.h"
 #include "lend/driver.h"
@@ -17,17 +18,17 @@
  * than at_most_ms a borrower loses the GPU, and how long a bit stays that a stopped process left. */
 #define TICK_MS 10
 #define DEFAULT_AT_MOST_MS 1000u
+#define ANSWER_NS (SLUICE_LEND_ANSWER_MS * UINT64_C(1000000))
 
 enum { MOST_CONNECTIONS = SLUICE_LEND_SLOTS + 16 }; /* those that are refused need one, too */
 
-/* Only the watchdog uses it. */
+/* Its index is its slot.  Only the watchdog uses it. */
 struct connection {
-    int fd;   /* -1: none */
-    int slot; /* -1: it has not said hello yet */
-    uint64_t since_ns;
+    int fd;           /* -1: none */
+    bool is_borrower; /* it has said hello */
     uint64_t at_most_ns;
-    uint32_t request; /* that it has the GPU by, or 0; seen first at: */
-    uint64_t request_ns;
+    uint32_t request;  /* by which it has the GPU, or 0 */
+    uint64_t since_ns; /* first seen; before the hello: connected */
 };
 
 struct sluice_lend {
@@ -46,7 +47,7 @@ struct sluice_lend {
     pid_t pid;
     struct sluice_lend_page *page;
     int memfd, wake_fd;
-    struct sluice_lend_listener listener; /* closed by the watchdog */
+    struct sluice_unix_listener listener; /* closed by the watchdog */
     struct sluice_lend_driver *driver;    /* NULL: no device */
     uint32_t *uids;
     size_t num_uids;
@@ -85,69 +86,62 @@ static void update_gate(struct sluice_lend *lend)
 
 /* --- the watchdog --- */
 
-static void drop(struct sluice_lend *lend, struct connection *c)
+static void drop(struct sluice_lend *lend, unsigned slot)
 {
-    sluice_lend_hang_up(c->fd);
-    if (c->slot >= 0) {
-        const bool had_it = sluice_lend_page_release(lend->page, (unsigned)c->slot);
+    struct connection *c = &lend->connections[slot];
+    sluice_process_end_socket(c->fd);
+    if (c->is_borrower) {
+        const bool had_it = sluice_lend_page_release(lend->page, slot);
         pthread_mutex_lock(&lend->lock);
         lend->taken_back += had_it;
         lend->num_borrowers--;
         pthread_mutex_unlock(&lend->lock);
     }
-    *c = (struct connection){.fd = -1, .slot = -1};
+    *c = (struct connection){.fd = -1};
 }
 
-static int find_slot(const struct sluice_lend *lend)
+/* Why this hello is refused. */
+static sluice_status judge(const struct sluice_lend *lend, const struct ucred *peer, unsigned slot,
+                           struct sluice_err *err)
 {
-    uint32_t used = 0;
-    for (size_t i = 0; i < MOST_CONNECTIONS; i++)
-        if (lend->connections[i].slot >= 0)
-            used |= 1u << lend->connections[i].slot;
-    return used == UINT32_MAX ? -1 : __builtin_ctz(~used);
-}
-
-static bool is_allowed(const struct sluice_lend *lend, uid_t uid)
-{
-    bool is_allowed = uid == geteuid();
+    bool is_allowed = peer->uid == geteuid();
     for (size_t i = 0; i < lend->num_uids; i++)
-        is_allowed |= uid == lend->uids[i];
-    return is_allowed;
+        is_allowed |= peer->uid == lend->uids[i];
+    if (!is_allowed)
+        return sluice_fail(err, SLUICE_E_INVALID, "user %u may not borrow this GPU",
+                           (unsigned)peer->uid);
+    if (peer->pid == lend->pid)
+        return sluice_fail(err, SLUICE_E_INVALID, "this process lends the GPU itself");
+    if (slot >= SLUICE_LEND_SLOTS)
+        return sluice_fail(err, SLUICE_E_INVALID, "%d borrowers are connected already",
+                           SLUICE_LEND_SLOTS);
+    return SLUICE_OK;
 }
 
-/* False: the connection is of no use any more. */
-static bool greet(struct sluice_lend *lend, struct connection *c)
+/* False: the connection is to end. */
+static bool greet(struct sluice_lend *lend, unsigned slot)
 {
+    struct connection *c = &lend->connections[slot];
     struct sluice_lend_hello hello;
-    uid_t uid;
-    pid_t pid;
+    struct ucred peer;
     struct sluice_err err = {{0}};
-    sluice_status status = sluice_lend_read_hello(c->fd, &hello, &uid, &pid, &err);
-    if (status == SLUICE_E_AGAIN)
-        return true;
-    const int slot = find_slot(lend);
-    if (status == SLUICE_OK && !is_allowed(lend, uid))
-        status =
-            sluice_fail(&err, SLUICE_E_INVALID, "user %u may not borrow this GPU", (unsigned)uid);
-    else if (status == SLUICE_OK && pid == lend->pid)
-        status = sluice_fail(&err, SLUICE_E_INVALID,
-                             "this process lends the GPU, so it cannot borrow it");
-    else if (status == SLUICE_OK && slot < 0)
-        status = sluice_fail(&err, SLUICE_E_INVALID, "%d borrowers are connected already",
-                             SLUICE_LEND_SLOTS);
+    sluice_status status = sluice_lend_read_hello(c->fd, &hello, &peer, &err);
+    if (status == SLUICE_E_AGAIN || status == SLUICE_E_CLOSED)
+        return status == SLUICE_E_AGAIN;
+    if (status == SLUICE_OK)
+        status = judge(lend, &peer, slot, &err);
     struct sluice_lend_answer answer = {.status = status};
     if (status != SLUICE_OK) {
         memcpy(answer.text, err.text, sizeof(answer.text) - 1);
-        if (status != SLUICE_E_CLOSED)
-            sluice_lend_send_answer(c->fd, &answer, -1);
+        sluice_lend_send_answer(c->fd, &answer, -1);
         return false;
     }
-    c->slot = slot;
+    c->is_borrower = true;
     c->at_most_ns = lend->at_most_ns;
     if (hello.at_most_ms > 0 && hello.at_most_ms * (uint64_t)1000000 < c->at_most_ns)
         c->at_most_ns = hello.at_most_ms * (uint64_t)1000000;
-    answer.slot = (uint32_t)slot;
-    answer.generation = sluice_lend_page_assign(lend->page, (unsigned)slot, hello.priority);
+    answer.slot = slot;
+    answer.generation = sluice_lend_page_assign(lend->page, slot, hello.priority);
     pthread_mutex_lock(&lend->lock);
     lend->num_borrowers++;
     pthread_mutex_unlock(&lend->lock);
@@ -161,28 +155,26 @@ static bool accept_all(struct sluice_lend *lend)
         struct connection *c = &lend->connections[i];
         if (c->fd >= 0)
             continue;
-        const int fd = sluice_lend_accept(&lend->listener);
+        const int fd = sluice_unix_accept(&lend->listener);
         if (fd < 0)
             return errno == EAGAIN;
-        *c = (struct connection){.fd = fd, .slot = -1, .since_ns = sluice_clock_ns()};
+        *c = (struct connection){.fd = fd, .at_most_ns = ANSWER_NS, .since_ns = sluice_clock_ns()};
     }
     return false;
 }
 
 /* The limits are kept by this process's clock and memory, not by what borrowers write. */
-static void check_limit(struct sluice_lend *lend, struct connection *c, uint64_t now_ns)
+static void check_limit(struct sluice_lend *lend, unsigned slot, uint64_t now_ns)
 {
-    if (c->slot < 0) {
-        if (now_ns - c->since_ns > SLUICE_LEND_ANSWER_MS * (uint64_t)1000000)
-            drop(lend, c);
-        return;
-    }
-    const uint32_t request = sluice_lend_page_request(lend->page, (unsigned)c->slot);
+    struct connection *c = &lend->connections[slot];
+    const uint32_t request = c->is_borrower ? sluice_lend_page_request(lend->page, slot) : 0;
     if (request != c->request) {
         c->request = request;
-        c->request_ns = now_ns;
-    } else if (request && now_ns - c->request_ns > c->at_most_ns &&
-               sluice_lend_page_take_back(lend->page, (unsigned)c->slot, request)) {
+        c->since_ns = now_ns;
+    } else if (!c->is_borrower && now_ns - c->since_ns > c->at_most_ns) {
+        drop(lend, slot);
+    } else if (request && now_ns - c->since_ns > c->at_most_ns &&
+               sluice_lend_page_take_back(lend->page, slot, request)) {
         pthread_mutex_lock(&lend->lock);
         lend->taken_back++;
         pthread_mutex_unlock(&lend->lock);
@@ -194,14 +186,14 @@ static bool look_at_all(struct sluice_lend *lend, const struct pollfd *items)
 {
     bool is_any = false;
     const uint64_t now = sluice_clock_ns();
-    for (size_t i = 0; i < MOST_CONNECTIONS; i++) {
+    for (unsigned i = 0; i < MOST_CONNECTIONS; i++) {
         struct connection *c = &lend->connections[i];
         /* A borrower sends nothing after its hello, so it hung up or misbehaves. */
         if (c->fd >= 0 && items[i].fd == c->fd && items[i].revents &&
-            (c->slot >= 0 || !greet(lend, c)))
-            drop(lend, c);
+            (c->is_borrower || !greet(lend, i)))
+            drop(lend, i);
         if (c->fd >= 0)
-            check_limit(lend, c, now);
+            check_limit(lend, i, now);
         is_any |= c->fd >= 0;
     }
     return is_any;
@@ -237,7 +229,7 @@ static void *watch(void *arg)
         else
             suspects = sluice_lend_page_reconcile(lend->page, suspects);
         if (is_stopped && lend->listener.fd >= 0)
-            sluice_lend_listener_close(&lend->listener);
+            sluice_unix_close(&lend->listener);
         can_accept = true;
         if (items[LISTENER].revents && lend->listener.fd >= 0) {
             can_accept = accept_all(lend); /* else again after a tick */
@@ -268,12 +260,10 @@ static sluice_status check_options(const struct sluice_lend_options *options,
 static void destroy(struct sluice_lend *lend)
 {
     sluice_lend_driver_close(lend->driver);
-    sluice_lend_page_unmap(lend->page);
-    if (lend->memfd >= 0)
-        close(lend->memfd);
+    sluice_lend_page_clear(lend->page, lend->memfd);
     if (lend->wake_fd >= 0)
         close(lend->wake_fd);
-    sluice_lend_listener_close(&lend->listener);
+    sluice_unix_close(&lend->listener);
     free(lend->uids);
     pthread_mutex_destroy(&lend->lock);
     free(lend);
@@ -296,13 +286,14 @@ static sluice_status start(struct sluice_lend *lend, const struct sluice_lend_op
     if (status == SLUICE_OK && options->device >= 0)
         status = sluice_lend_driver_open(options->device, lend->page, &lend->driver, err);
     if (status == SLUICE_OK)
-        status = sluice_lend_listen(options->path, options->num_uids > 0, &lend->listener, err);
+        status = sluice_unix_listen(options->path, options->num_uids > 0 ? 0666 : 0600,
+                                    SLUICE_LEND_SLOTS, &lend->listener, err);
     if (status != SLUICE_OK)
         return status;
     sluice_lend_credit_init(&lend->credit, options->when, options->share, sluice_clock_ns());
     const int failed = pthread_create(&lend->watchdog, NULL, watch, lend);
     if (failed) {
-        sluice_lend_unlink(&lend->listener);
+        sluice_unix_unlink(&lend->listener);
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "lending a GPU: no thread: %s",
                            strerror(failed));
     }
@@ -324,7 +315,7 @@ sluice_status sluice_lend_open(const struct sluice_lend_options *options, struct
     made->at_most_ns =
         (options->at_most_ms ? options->at_most_ms : DEFAULT_AT_MOST_MS) * (uint64_t)1000000;
     for (size_t i = 0; i < MOST_CONNECTIONS; i++)
-        made->connections[i] = (struct connection){.fd = -1, .slot = -1};
+        made->connections[i].fd = -1;
     status = start(made, options, err);
     if (status == SLUICE_OK)
         *lend = made;
@@ -341,7 +332,7 @@ static void stop(struct sluice_lend *lend, bool is_closing)
     lend->is_stopped = true;
     lend->is_closing |= is_closing;
     if (!was_stopped)
-        sluice_lend_unlink(&lend->listener);
+        sluice_unix_unlink(&lend->listener);
     sluice_lend_page_end(lend->page);
     pthread_mutex_unlock(&lend->lock);
     const uint64_t one = 1;
@@ -362,9 +353,9 @@ void sluice_lend_close(struct sluice_lend *lend)
     if (lend->pid == getpid()) {
         stop(lend, true);
         pthread_join(lend->watchdog, NULL);
-        for (size_t i = 0; i < MOST_CONNECTIONS; i++)
+        for (unsigned i = 0; i < MOST_CONNECTIONS; i++)
             if (lend->connections[i].fd >= 0)
-                drop(lend, &lend->connections[i]);
+                drop(lend, i);
     } else {
         lend->driver = NULL; /* CUDA does not survive fork() */
     }
@@ -378,46 +369,39 @@ sluice_status sluice_lend_point(struct sluice_lend *lend, void *stream, struct s
         return status;
     if (lend->driver)
         return sluice_lend_driver_point(lend->driver, stream, err);
-    struct sluice_lend_page *page = lend->page;
-    if (atomic_load(&page->mask) == 0)
-        return SLUICE_OK;
-    sluice_lend_page_wait_begins(page);
     for (;;) {
-        const uint32_t seen = atomic_load(&page->changes);
-        if (atomic_load(&page->mask) == 0 || atomic_load(&page->gate) == SLUICE_LEND_ENDED)
-            break;
-        sluice_lend_page_wait(page, seen, UINT64_MAX);
+        const uint32_t seen = atomic_load(&lend->page->changes);
+        if (atomic_load(&lend->page->mask) == 0)
+            return SLUICE_OK;
+        sluice_lend_page_wait(lend->page, seen, UINT64_MAX);
     }
-    sluice_lend_page_wait_ends(page);
-    return SLUICE_OK;
+}
+
+static void set_waiting(struct sluice_lend *lend, bool is_waiting)
+{
+    if (lend->pid != getpid())
+        return;
+    pthread_mutex_lock(&lend->lock);
+    const uint64_t now = sluice_clock_ns(), lent = read_lent(lend, now);
+    if (is_waiting && !lend->is_waiting) {
+        lend->waits_since_ns = now;
+        lend->lent_at_wait_ns = lent;
+    } else if (!is_waiting && lend->is_waiting) {
+        lend->waited_ns = read_waited(lend, now);
+        lend->free_ns += lent - lend->lent_at_wait_ns;
+    }
+    lend->is_waiting = is_waiting;
+    pthread_mutex_unlock(&lend->lock);
 }
 
 void sluice_lend_wait_begins(struct sluice_lend *lend)
 {
-    if (lend->pid != getpid())
-        return;
-    pthread_mutex_lock(&lend->lock);
-    const uint64_t now = sluice_clock_ns();
-    if (!lend->is_waiting) {
-        lend->is_waiting = true;
-        lend->waits_since_ns = now;
-        lend->lent_at_wait_ns = read_lent(lend, now);
-    }
-    pthread_mutex_unlock(&lend->lock);
+    set_waiting(lend, true);
 }
 
 void sluice_lend_wait_ends(struct sluice_lend *lend)
 {
-    if (lend->pid != getpid())
-        return;
-    pthread_mutex_lock(&lend->lock);
-    const uint64_t now = sluice_clock_ns();
-    if (lend->is_waiting) {
-        lend->waited_ns = read_waited(lend, now);
-        lend->free_ns += read_lent(lend, now) - lend->lent_at_wait_ns;
-        lend->is_waiting = false;
-    }
-    pthread_mutex_unlock(&lend->lock);
+    set_waiting(lend, false);
 }
 
 void sluice_lend_counters(struct sluice_lend *lend, struct sluice_lend_counters *counters)

@@ -7,9 +7,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define MAGIC 0x444e454cu /* "LEND" */
-#define VERSION 1u
-
 enum { IDLE, WAITS, HAS, STATE_MASK = 3 };
 
 _Static_assert(sizeof(struct sluice_lend_page) <= SLUICE_LEND_PAGE_BYTES, "the page holds it");
@@ -17,8 +14,9 @@ _Static_assert(sizeof(_Atomic uint32_t) == 4 && ATOMIC_INT_LOCK_FREE == 2 &&
                    ATOMIC_LLONG_LOCK_FREE == 2,
                "processes share atomics");
 
-/* All atomics here are sequentially consistent: who waits announces itself before it looks, and who
- * changes something does so before it looks for them. */
+/* All atomics here are sequentially consistent.  Who waits reads `changes`, looks at the page, is
+ * counted, and sleeps if `changes` is still the same; who changes the page does so, adds to `changes`,
+ * and looks whether anybody is counted. */
 
 static uint32_t state_of(uint32_t generation, uint32_t state)
 {
@@ -32,11 +30,10 @@ static uint32_t next_idle(uint32_t state)
 
 static void wake(struct sluice_lend_page *page)
 {
-    if (atomic_load(&page->num_waiting) == 0)
-        return;
     atomic_fetch_add(&page->changes, 1);
     /* Not FUTEX_PRIVATE: the waiting are in several processes. */
-    syscall(SYS_futex, &page->changes, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    if (atomic_load(&page->num_waiting) > 0)
+        syscall(SYS_futex, &page->changes, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
 /* The time is written before the bit and read before the bit is cleared.  So a process that ends
@@ -59,13 +56,12 @@ static void clear_bits(struct sluice_lend_page *page, uint32_t bits)
 
 void sluice_lend_page_init(struct sluice_lend_page *page)
 {
-    page->magic = MAGIC;
-    page->version = VERSION;
+    page->magic = SLUICE_LEND_PAGE_MAGIC;
 }
 
 bool sluice_lend_page_is_valid(const struct sluice_lend_page *page)
 {
-    return page->magic == MAGIC && page->version == VERSION;
+    return page->magic == SLUICE_LEND_PAGE_MAGIC;
 }
 
 void sluice_lend_page_set_gate(struct sluice_lend_page *page, enum sluice_lend_gate gate)
@@ -204,21 +200,13 @@ bool sluice_lend_page_give(struct sluice_lend_page *page, unsigned slot, uint32_
     return sluice_lend_page_take_back(page, slot, state_of(generation, HAS));
 }
 
-void sluice_lend_page_wait_begins(struct sluice_lend_page *page)
-{
-    atomic_fetch_add(&page->num_waiting, 1);
-}
-
-void sluice_lend_page_wait_ends(struct sluice_lend_page *page)
-{
-    atomic_fetch_sub(&page->num_waiting, 1);
-}
-
 void sluice_lend_page_wait(struct sluice_lend_page *page, uint32_t seen, uint64_t until_ns)
 {
     const uint64_t now = sluice_clock_ns();
     const uint64_t left = until_ns > now ? until_ns - now : 0;
     const struct timespec most =
         sluice_clock_timespec(left < SLUICE_LEND_LOOK_NS ? left : SLUICE_LEND_LOOK_NS);
+    atomic_fetch_add(&page->num_waiting, 1);
     syscall(SYS_futex, &page->changes, FUTEX_WAIT, seen, &most, NULL, 0);
+    atomic_fetch_sub(&page->num_waiting, 1);
 }

@@ -24,6 +24,8 @@
  * Threads: any, of any process; one at a time for each slot on the borrower's side, and one for
  * assign, take_back, release and reconcile. */
 
+#define SLUICE_LEND_PAGE_MAGIC 0x31504c53u /* "SLP1" */
+
 enum { SLUICE_LEND_SLOTS = 32, SLUICE_LEND_PAGE_BYTES = 4096 };
 
 /* Who waits in host memory looks again after this, as the process that was to wake it may have
@@ -41,10 +43,10 @@ struct sluice_lend_slot {
 
 /* The mask is alone in its cache line: the GPU reads it all the time while a stream waits. */
 struct sluice_lend_page {
-    uint32_t magic, version;
+    uint32_t magic;
     _Atomic uint32_t gate;        /* enum sluice_lend_gate */
     _Atomic uint32_t changes;     /* a futex: grows with each change that somebody may wait for */
-    _Atomic uint32_t num_waiting; /* on it; too large after one of them was killed */
+    _Atomic uint32_t num_waiting; /* for it; too large after one of them was killed */
     SLUICE_ALIGNED(64) _Atomic uint32_t mask;
     SLUICE_ALIGNED(64) _Atomic uint64_t lent_since_ns; /* while the mask is not 0 */
     _Atomic uint64_t lent_ns;                          /* before that */
@@ -89,13 +91,8 @@ bool sluice_lend_page_give(struct sluice_lend_page *page, unsigned slot, uint32_
 
 /* --- waiting in host memory --- */
 
-/*     sluice_lend_page_wait_begins(page);
- *     while (seen = load(page->changes), nothing there yet)
- *         sluice_lend_page_wait(page, seen, until_ns);
- *     sluice_lend_page_wait_ends(page); */
-void sluice_lend_page_wait_begins(struct sluice_lend_page *page);
-/* Until a change after `seen`, until_ns, or SLUICE_LEND_LOOK_NS from now. */
+/* After `seen` was read from page->changes and then nothing was found: waits for a change since, for
+ * until_ns, or for SLUICE_LEND_LOOK_NS. */
 void sluice_lend_page_wait(struct sluice_lend_page *page, uint32_t seen, uint64_t until_ns);
-void sluice_lend_page_wait_ends(struct sluice_lend_page *page);
 
 #endif

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "host/pass_fds.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -84,26 +85,13 @@ static bool get_peer(int fd, uid_t *uid)
     return true;
 }
 
-union control {
-    struct cmsghdr header;
-    char bytes[CMSG_SPACE(sizeof(int))];
-};
-
 static bool send_answer(const struct meeting *m, int to, enum verdict verdict)
 {
     struct answer answer = {verdict, m->world_size, m->len};
-    struct iovec parts[] = {{&answer, sizeof(answer)}, {m->bytes, m->len}};
-    struct msghdr message = {.msg_iov = parts, .msg_iovlen = verdict == WELCOME ? 2 : 1};
-    union control control = {.bytes = {0}};
-    if (verdict == WELCOME && m->fd) {
-        message.msg_control = control.bytes;
-        message.msg_controllen = sizeof(control.bytes);
-        struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-        *header = (struct cmsghdr){
-            .cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
-        memcpy(CMSG_DATA(header), m->fd, sizeof(int));
-    }
-    return sendmsg(to, &message, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0;
+    const struct iovec parts[] = {{&answer, sizeof(answer)}, {m->bytes, m->len}};
+    const bool is_welcome = verdict == WELCOME;
+    return sluice_send_fds(to, parts, is_welcome ? 2 : 1, m->fd, is_welcome && m->fd ? 1 : 0,
+                           MSG_DONTWAIT) >= 0;
 }
 
 /* True: a rank was met for the first time. */
@@ -210,37 +198,23 @@ static sluice_status hand_over(const struct meeting *m, struct sluice_err *err)
 /* How far an attempt to reach rank 0 came. */
 enum attempt { MET, NOT_THERE, NO_ANSWER, NAME_TAKEN };
 
-static int received_fd(struct msghdr *message)
-{
-    const struct cmsghdr *header = CMSG_FIRSTHDR(message);
-    int fd = -1;
-    if (header && header->cmsg_type == SCM_RIGHTS && header->cmsg_len == CMSG_LEN(sizeof(int)))
-        memcpy(&fd, CMSG_DATA(header), sizeof(fd));
-    return fd;
-}
-
 static sluice_status take_answer(const struct meeting *m, int from, enum attempt *attempt,
                                  struct sluice_err *err)
 {
     struct answer answer = {0};
     uint8_t bytes[SLUICE_RENDEZVOUS_MAX_BYTES];
     struct iovec parts[] = {{&answer, sizeof(answer)}, {bytes, sizeof(bytes)}};
-    union control control;
-    struct msghdr message = {.msg_iov = parts,
-                             .msg_iovlen = 2,
-                             .msg_control = control.bytes,
-                             .msg_controllen = sizeof(control.bytes)};
+    int fd;
     *attempt = NO_ANSWER;
     if (!wait_readable(from, m->until_ns))
         return SLUICE_OK;
-    const ssize_t got = recvmsg(from, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+    const ssize_t got = sluice_receive_fds(from, parts, 2, &fd, 1, MSG_DONTWAIT);
     if (got < (ssize_t)sizeof(answer))
         return SLUICE_OK;
     if (answer.verdict == TAKEN) {
         *attempt = NAME_TAKEN;
         return SLUICE_OK;
     }
-    const int fd = received_fd(&message);
     if (answer.verdict == WELCOME && got == (ssize_t)(sizeof(answer) + m->len) &&
         (fd >= 0) == (m->fd != NULL)) {
         if (m->fd)

@@ -36,8 +36,7 @@ enum sluice_lend_when {
 
 struct sluice_lend_options {
     /* The unix socket's.  It is created, and removed at close or stop; a dead owner's is replaced.
-     *  SLUICE_E_INVALID: too long, something else is there, or another process lends
-     * there. */
+     * SLUICE_E_INVALID: too long, something else is there, or somebody lends there. */
     const char *path;
     /* Users (besides this process's own) whose processes may borrow. */
     const uint32_t *uids;
@@ -51,7 +50,8 @@ struct sluice_lend_options {
 };
 
 /* Starts lending.  The device's primary context is used, as PyTorch and CUDA's runtime do.
- * SLUICE_E_UNSUPPORTED: the CUDA driver is not there, or lacks a function. */
+ * SLUICE_E_UNSUPPORTED: the CUDA driver is not there, or lacks a function; SLUICE_E_INVALID: an
+ * option, or the device does not exist. */
 SLUICE_API SLUICE_MUST_USE sluice_status sluice_lend_open(const struct sluice_lend_options *options,
                                                           struct sluice_lend **lend,
                                                           struct sluice_err *err);

@@ -18,4 +18,10 @@ SLUICE_MUST_USE sluice_status sluice_process_begin(struct sluice_err *err);
 SLUICE_MUST_USE sluice_status sluice_process_check(pid_t owner, const char *what,
                                                    struct sluice_err *err);
 
+/* A socket that children from fork() close, so that the peer sees it hang up when this process ends
+ * though a child lives.  Takes `fd`; does nothing for -1. */
+void sluice_process_own_socket(int fd);
+/* Ends such a socket; in a child, where it is closed already, does nothing. */
+void sluice_process_end_socket(int fd);
+
 #endif

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "base/worker_pool.h"
+#include "host/pass_fds.h"
 #include "image/codecs/codec.h"
 #include "op/geometry.h"
 #include "storage_server/isolation/decoders.h"
@@ -376,22 +377,8 @@ static int end(struct fork_server *server, pid_t pid, int *wait_status)
 static bool send_reply(int control, const struct sluice_fork_reply *reply, const int fds[2])
 {
     struct sluice_fork_reply copy = *reply;
-    struct iovec part = {&copy, sizeof(copy)};
-    union {
-        struct cmsghdr align;
-        char bytes[CMSG_SPACE(2 * sizeof(int))];
-    } rights = {.bytes = {0}};
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
-    if (fds) {
-        message.msg_control = rights.bytes;
-        message.msg_controllen = sizeof(rights.bytes);
-        struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-        header->cmsg_level = SOL_SOCKET;
-        header->cmsg_type = SCM_RIGHTS;
-        header->cmsg_len = CMSG_LEN(2 * sizeof(int));
-        memcpy(CMSG_DATA(header), fds, 2 * sizeof(int));
-    }
-    return sendmsg(control, &message, MSG_NOSIGNAL) == (ssize_t)sizeof(copy);
+    const struct iovec part = {&copy, sizeof(copy)};
+    return sluice_send_fds(control, &part, 1, fds, fds ? 2 : 0, 0) == (ssize_t)sizeof(copy);
 }
 
 static void serve_forks(struct fork_server *server)

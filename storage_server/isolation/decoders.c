@@ -4,6 +4,7 @@
 #include "base/c_locale.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "host/pass_fds.h"
 #include "image/codecs/codec.h"
 #include "storage_server/tuning.h"
 #include "storage_server/work/prep_limits.h"
@@ -101,43 +102,22 @@ void sluice_decoders_close(struct sluice_decoders *decoders)
     free(decoders);
 }
 
-/* The descriptors that came with a message; false: not two. */
-static bool take_descriptors(struct msghdr *message, int fds[2])
-{
-    struct cmsghdr *header = CMSG_FIRSTHDR(message);
-    if (!header || header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS ||
-        header->cmsg_len != CMSG_LEN(2 * sizeof(int)))
-        return false;
-    memcpy(fds, CMSG_DATA(header), 2 * sizeof(int));
-    return true;
-}
-
 /* Under its lock: the reply to a request; `fds` those of START.  False: it is gone. */
 static bool ask_locked(struct sluice_decoders *decoders, const struct sluice_fork_request *request,
                        struct sluice_fork_reply *reply, int fds[2])
 {
     if (decoders->control < 0)
         return false;
-    struct iovec part = {reply, sizeof(*reply)};
-    union {
-        struct cmsghdr align;
-        char bytes[CMSG_SPACE(2 * sizeof(int))];
-    } rights;
-    struct msghdr message = {
-        .msg_iov = &part,
-        .msg_iovlen = 1,
-        .msg_control = rights.bytes,
-        .msg_controllen = sizeof(rights.bytes),
-    };
+    const struct iovec part = {reply, sizeof(*reply)};
+    const bool is_start = request->what == SLUICE_FORK_START;
     ssize_t got = -1;
     if (send(decoders->control, request, sizeof(*request), MSG_NOSIGNAL) ==
         (ssize_t)sizeof(*request)) {
         do {
-            got = recvmsg(decoders->control, &message, MSG_CMSG_CLOEXEC);
+            got = sluice_receive_fds(decoders->control, &part, 1, fds, is_start ? 2 : 0, 0);
         } while (got < 0 && errno == EINTR);
     }
-    if (got == (ssize_t)sizeof(*reply) &&
-        (request->what != SLUICE_FORK_START || reply->error || take_descriptors(&message, fds)))
+    if (got == (ssize_t)sizeof(*reply) && (!is_start || reply->error || fds[0] >= 0))
         return true;
     sluice_log(SLUICE_LOG_ERROR, "the process that starts decoders is gone, and they with it");
     close(decoders->control);
