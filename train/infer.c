@@ -240,6 +240,21 @@ static sluice_status write_param(struct sluice_trainer *trainer, enum sluice_arr
     return SLUICE_OK;
 }
 
+static sluice_status write_initial(struct loading *loading, struct sluice_err *err)
+{
+    const struct sluice_net *net = &loading->infer->net;
+    sluice_status status = SLUICE_OK;
+    for (unsigned i = 0; !status && i < net->num_params; i++) {
+        float *values = malloc(net->params[i].count * sizeof(*values));
+        if (!values)
+            return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the initial weights");
+        sluice_net_init_param(net, i, 0, values);
+        status = write_param(&loading->base, SLUICE_ARRAY_VALUE, i, values, err);
+        free(values);
+    }
+    return status;
+}
+
 sluice_status sluice_infer_load(struct sluice_infer *infer, const char *path, void *image,
                                 struct sluice_err *err)
 {
@@ -249,6 +264,8 @@ sluice_status sluice_infer_load(struct sluice_infer *infer, const char *path, vo
         .infer = infer,
         .image = image};
     assert((uintptr_t)image % 64 == 0);
+    if (!path)
+        return write_initial(&loading, err);
     const sluice_status status = sluice_trainer_init_from(&loading.base, path, err);
     if (!status && loading.num_written < infer->net.num_params)
         return sluice_fail(err, SLUICE_E_INVALID, "%s: the classifier of %s is missing", path,

@@ -59,11 +59,12 @@ size_t sluice_infer_weight_bytes(const struct sluice_infer *infer);
 /* Bytes of the block that place() makes for this model alone. */
 size_t sluice_infer_device_bytes(const struct sluice_infer *infer);
 
-/* Writes the image of a file in the safetensors format with torchvision's names, or of a checkpoint,
- * to weight_bytes that are aligned to 64.  Gaps between arrays stay as they are.  A running variance becomes
- * 1 / sqrt(variance + SLUICE_BATCHNORM_EPSILON).  Images depend on the
- * model, num_classes and the precision alone, so that device none makes those of device cuda.
- * Errors name the file; SLUICE_E_INVALID: weights of another model. */
+/* Writes the image of a file in the safetensors format with torchvision's names, of a checkpoint, or,
+ * if `path` is NULL, of the model's initial values of seed 0, to weight_bytes that are aligned to 64.
+ * Gaps between arrays stay as they are.  A running variance becomes
+ * 1 / sqrt(variance + SLUICE_BATCHNORM_EPSILON).  Images depend on the model, num_classes and the
+ * precision alone, so that device none makes those of device cuda.  Errors name the file;
+ * SLUICE_E_INVALID: weights of another model. */
 SLUICE_MUST_USE sluice_status sluice_infer_load(struct sluice_infer *infer, const char *path,
                                                 void *image, struct sluice_err *err);
 

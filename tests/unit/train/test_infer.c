@@ -219,6 +219,25 @@ TEST(weights_are_rounded_to_nearest_even)
     sluice_net_clear(&net);
 }
 
+TEST(without_a_file_an_image_has_initial_values)
+{
+    struct sluice_net net = {0};
+    build("small_cnn", &net);
+    struct sluice_infer *infer = create("small_cnn", SLUICE_PRECISION_FP32);
+    uint8_t *image = image_of(infer, 0xFF);
+    REQUIRE_OK(sluice_infer_load(infer, NULL, image, sluice_test_err()));
+    const unsigned matrix = net.num_params - 2;
+    float *wanted = malloc(net.params[matrix].count * sizeof(*wanted));
+    sluice_net_init_param(&net, matrix, 0, wanted);
+    const size_t place = sluice_infer_weight_bytes(infer) -
+                         sluice_infer_stage_bytes(infer, sluice_infer_num_stages(infer) - 1);
+    CU_ASSERT_EQUAL(memcmp(image + place, wanted, net.params[matrix].count * sizeof(*wanted)), 0);
+    free(wanted);
+    free(image);
+    sluice_infer_destroy(infer);
+    sluice_net_clear(&net);
+}
+
 TEST(the_stages_bytes_are_the_models)
 {
     static const struct {
