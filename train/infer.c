@@ -44,24 +44,6 @@ static sluice_status none_alloc_block(struct sluice_infer *infer, size_t bytes, 
     return sluice_pages_alloc(bytes, memory, err);
 }
 
-static sluice_status none_place(struct sluice_infer *infer, uint8_t *block, struct sluice_err *err)
-{
-    (void)infer, (void)block, (void)err;
-    return SLUICE_OK;
-}
-
-static sluice_status none_pin(struct sluice_infer *infer, void *memory, size_t bytes,
-                              struct sluice_err *err)
-{
-    (void)infer, (void)memory, (void)bytes, (void)err;
-    return SLUICE_OK;
-}
-
-static void none_unpin(struct sluice_infer *infer, void *memory)
-{
-    (void)infer, (void)memory;
-}
-
 static sluice_status none_copy(struct sluice_infer *infer, const void *image,
                                struct sluice_err *err)
 {
@@ -79,17 +61,6 @@ static sluice_status none_measure(struct sluice_infer *infer, const void *image,
     costs->bytes_per_s = 10e9;
     costs->copy_seconds = 5e-6;
     return SLUICE_OK;
-}
-
-static sluice_status none_make_plan(struct sluice_infer_plan *plan, struct sluice_err *err)
-{
-    (void)plan, (void)err;
-    return SLUICE_OK;
-}
-
-static void none_clear_plan(struct sluice_infer_plan *plan)
-{
-    (void)plan;
 }
 
 static sluice_status none_run(struct sluice_infer_plan *plan, struct sluice_err *err)
@@ -127,13 +98,8 @@ static const struct sluice_infer_ops none_ops = {
     .clear = none_clear,
     .alloc_block = none_alloc_block,
     .free_block = free,
-    .place = none_place,
-    .pin = none_pin,
-    .unpin = none_unpin,
     .copy = none_copy,
     .measure = none_measure,
-    .make_plan = none_make_plan,
-    .clear_plan = none_clear_plan,
     .run = none_run,
 };
 
@@ -418,7 +384,7 @@ sluice_status sluice_infer_place(struct sluice_infer *const *infers, size_t num,
         .free_block = infers[0]->ops->free_block, .memory = memory, .num_users = num};
     for (size_t i = 0; i < num; i++)
         infers[i]->block = block;
-    for (size_t i = 0; !status && i < num; i++)
+    for (size_t i = 0; infers[0]->ops->place && !status && i < num; i++)
         status = infers[i]->ops->place(infers[i], block->memory, err);
     return status;
 }
@@ -426,12 +392,13 @@ sluice_status sluice_infer_place(struct sluice_infer *const *infers, size_t num,
 sluice_status sluice_infer_pin(struct sluice_infer *infer, void *memory, size_t bytes,
                                struct sluice_err *err)
 {
-    return infer->ops->pin(infer, memory, bytes, err);
+    return infer->ops->pin ? infer->ops->pin(infer, memory, bytes, err) : SLUICE_OK;
 }
 
 void sluice_infer_unpin(struct sluice_infer *infer, void *memory)
 {
-    infer->ops->unpin(infer, memory);
+    if (infer->ops->unpin)
+        infer->ops->unpin(infer, memory);
 }
 
 sluice_status sluice_infer_copy(struct sluice_infer *infer, const void *image,
@@ -489,7 +456,8 @@ sluice_status sluice_infer_plan_create(struct sluice_infer *infer,
     created->options = *options;
     if (bytes > 0)
         created->options.last_stages = memcpy(created + 1, options->last_stages, bytes);
-    status = infer->ops->make_plan(created, err);
+    if (infer->ops->make_plan)
+        status = infer->ops->make_plan(created, err);
     if (status)
         sluice_infer_plan_destroy(created);
     else
@@ -501,7 +469,8 @@ void sluice_infer_plan_destroy(struct sluice_infer_plan *plan)
 {
     if (!plan)
         return;
-    plan->infer->ops->clear_plan(plan);
+    if (plan->infer->ops->clear_plan)
+        plan->infer->ops->clear_plan(plan);
     free(plan);
 }
 

@@ -20,7 +20,8 @@
  *          the first byte of each stage's weights in the block, in float32 and in this order.
  *   cuda   torchvision's model in evaluation mode, within the precision
  *
- * Threads: one at a time for each struct; of those that share a block, one runs at a time. */
+ * Threads: one at a time for each struct; of those that share a block, one at a time copies, measures,
+ * makes a plan or runs. */
 
 struct sluice_infer;
 

@@ -20,7 +20,8 @@ struct sluice_infer_ops {
     sluice_status (*alloc_block)(struct sluice_infer *infer, size_t bytes, void **memory,
                                  struct sluice_err *err);
     void (*free_block)(void *memory);
-    /* The image is laid out.  Its weights come first in the block. */
+    /* The image is laid out.  Its weights come first in the block.  NULL, also of pin, unpin, make_plan and
+     * clear_plan: nothing to do. */
     sluice_status (*place)(struct sluice_infer *infer, uint8_t *block, struct sluice_err *err);
 
     sluice_status (*pin)(struct sluice_infer *infer, void *memory, size_t bytes,
