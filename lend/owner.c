@@ -421,6 +421,7 @@ void sluice_lend_counters(struct sluice_lend *lend, struct sluice_lend_counters 
         counters->waits[i] = atomic_load(&lend->page->waits[i]);
         counters->requests += counters->waits[i];
     }
+    counters->waited_ns = atomic_load(&lend->page->waited_ns);
 }
 
 double sluice_lend_wait_ms(const struct sluice_lend_counters *counters, double part)

@@ -158,6 +158,7 @@ static void count_wait(struct sluice_lend_page *page, uint64_t ns)
     while (bucket + 1 < SLUICE_LEND_WAIT_BUCKETS && ns / 1000 >> bucket != 0)
         bucket++;
     atomic_fetch_add_explicit(&page->waits[bucket], 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&page->waited_ns, ns, memory_order_relaxed);
 }
 
 sluice_status sluice_lend_page_take(struct sluice_lend_page *page, unsigned slot,

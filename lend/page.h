@@ -50,7 +50,7 @@ struct sluice_lend_page {
     SLUICE_ALIGNED(64) _Atomic uint32_t mask;
     SLUICE_ALIGNED(64) _Atomic uint64_t lent_since_ns; /* while the mask is not 0 */
     _Atomic uint64_t lent_ns;                          /* before that */
-    _Atomic uint64_t waits[SLUICE_LEND_WAIT_BUCKETS];
+    _Atomic uint64_t waits[SLUICE_LEND_WAIT_BUCKETS], waited_ns;
     struct sluice_lend_slot slots[SLUICE_LEND_SLOTS];
 };
 

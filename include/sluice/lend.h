@@ -81,6 +81,7 @@ struct sluice_lend_counters {
     /* Requests by how long they waited for permission: bucket i counts those below 2^i microseconds
      * that bucket i - 1 does not count; the last one all others. */
     uint64_t waits[SLUICE_LEND_WAIT_BUCKETS];
+    uint64_t waited_ns; /* the sum of these */
 };
 /* Sums since open.  Any thread. */
 SLUICE_API void sluice_lend_counters(struct sluice_lend *lend,

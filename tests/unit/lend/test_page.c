@@ -49,6 +49,17 @@ TEST(take_sets_the_bit_and_give_clears_it)
     CU_ASSERT(sluice_lend_page_give(page, 5, generation + 1));
 }
 
+TEST(waits_are_counted_and_summed)
+{
+    reset();
+    const uint32_t generation = begin(5, 0);
+    const uint64_t wait_ns = 3000000;
+    CHECK_OK(sluice_lend_page_take(page, 5, generation, sluice_clock_ns() - wait_ns));
+    CU_ASSERT_EQUAL(num_waits(), 1);
+    CU_ASSERT(page->waited_ns >= wait_ns);
+    CU_ASSERT(sluice_lend_page_give(page, 5, generation));
+}
+
 TEST(a_late_give_changes_nothing)
 {
     reset();
