@@ -49,6 +49,23 @@ static sluice_status check_sizes(const struct sluice_loader *loader, struct slui
     return SLUICE_OK;
 }
 
+/* A lane's stream waits here while a borrower has the GPU. */
+static sluice_status point(void *data, void *stream, struct sluice_err *err)
+{
+    const struct sluice_loader *loader = data;
+    return loader->lend ? sluice_lend_point(loader->lend, stream, err) : SLUICE_OK;
+}
+
+sluice_status sluice_loader_set_lend(struct sluice_loader *loader, struct sluice_lend *lend,
+                                     struct sluice_err *err)
+{
+    if (loader->prefetcher)
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "a loader's GPU is lent from its first epoch on, which has begun");
+    loader->lend = lend;
+    return SLUICE_OK;
+}
+
 static sluice_status create(struct sluice_loader *loader, struct sluice_err *err)
 {
     const struct sluice_options *o = &loader->options;
@@ -68,6 +85,7 @@ static sluice_status create(struct sluice_loader *loader, struct sluice_err *err
         .num_lanes = TUNING_GPU_LANES,
         .num_stagings = TUNING_GPU_STAGINGS,
         .memory_bytes = o->gpu_memory,
+        .gate = {.point = point, .data = loader},
     };
     for (unsigned v = 0; v < layout->num_views; v++)
         options.views[v] =

@@ -327,6 +327,7 @@ sluice_status loader_make_prefetcher(struct sluice_loader *loader, uint64_t epoc
         .max_image_pixels = loader->info.max_image_pixels,
         .pool = loader->pool,
         .gpu = loader->place,
+        .lend = loader->lend,
         .live = &loader->live,
         .tracer = loader->tracer,
         .alloc = loader->memory.alloc,

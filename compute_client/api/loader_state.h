@@ -12,6 +12,7 @@
 #include "compute_client/options/loader_options.h"
 #include "compute_client/replan/replan.h"
 #include "gpu/place.h"
+#include "sluice/lend.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -22,7 +23,7 @@
  *     loader.c          its beginning and end
  *     loader_stop.c     a stop, which reaches whatever waits
  *     loader_open.c     pipelines, data, prefetcher, sources
- *     loader_gpu.c      a GPU as the place of its batches
+ *     loader_gpu.c      a GPU as the place of its batches, and lending it
  *     loader_choose.c   the plan: each sample's choice
  *     loader_epoch.c    an epoch, batch by batch, and the place in it
  *     loader_sizes.c    outputs whose size follows from the image, and aspect buckets
@@ -57,8 +58,9 @@ struct ended {
     bool has, is_whole;
     struct sluice_epoch_stats stats;
     struct sluice_plan_stats plan;
-    struct sluice_epoch_report report; /* points to both */
+    struct sluice_epoch_report report; /* points to these */
     uint64_t ended_ns;
+    struct sluice_lend_counters lend_from, lent; /* at the end of the one before; since then */
 };
 
 struct sluice_loader {
@@ -67,7 +69,8 @@ struct sluice_loader {
     struct sluice_prefetcher *prefetcher;
     atomic_bool is_stopped; /* set under the lock; a walk over the folder reads it without */
     struct sluice_loader_pass shown;
-    struct ended ended[2]; /* by part */
+    struct ended ended[2];                 /* by part */
+    struct sluice_lend_counters lend_told; /* what was lent until the last report */
 
     pid_t owner;
     struct sluice_options options;
@@ -78,7 +81,8 @@ struct sluice_loader {
     struct sluice_gpu_place *place;  /* until the prefetcher takes it; NULL: none */
     double place_upload_bytes_per_s; /* to it; INFINITY: never the limit */
     bool has_place;
-    int device; /* where batches are; -1: in the host's memory */
+    int device;               /* where batches are; -1: in the host's memory */
+    struct sluice_lend *lend; /* NULL: the GPU is not lent */
     bool is_open;
     bool is_planned[2]; /* by part */
 

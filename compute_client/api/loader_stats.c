@@ -7,11 +7,40 @@
 
 /* --- an epoch --- */
 
+/* Outside of locks. */
+static struct sluice_lend_counters lend_counters(const struct sluice_loader *loader)
+{
+    struct sluice_lend_counters counters = {0};
+    if (loader->lend)
+        sluice_lend_counters(loader->lend, &counters);
+    return counters;
+}
+
 void loader_stats_begin(struct sluice_loader *loader)
 {
     loader->started_ns = sluice_clock_ns();
     loader->lost_streams = sluice_live_get(&loader->live.lost_streams);
     loader->hash_errors = sluice_live_get(&loader->live.hash_errors);
+}
+
+/* Under the lock: what was lent since the report before, so that nothing between two epochs is
+ * missed. */
+static void count_lent(struct sluice_loader *loader, const struct sluice_lend_counters *now,
+                       struct ended *ended)
+{
+    if (!loader->lend)
+        return;
+    struct sluice_lend_counters *lent = &ended->lent;
+    const struct sluice_lend_counters *from = &ended->lend_from;
+    *lent = loader->lend_told = *now;
+    lent->requests -= from->requests;
+    lent->lent_ns -= from->lent_ns;
+    lent->cost_ns -= from->cost_ns;
+    lent->taken_back -= from->taken_back;
+    for (size_t i = 0; i < SLUICE_LEND_WAIT_BUCKETS; i++)
+        lent->waits[i] -= from->waits[i];
+    lent->waited_ns -= from->waited_ns;
+    ended->report.lent = lent;
 }
 
 void loader_stats_end(struct sluice_loader *loader, const struct sluice_epoch_stats *stats,
@@ -20,6 +49,7 @@ void loader_stats_end(struct sluice_loader *loader, const struct sluice_epoch_st
     const uint64_t now = sluice_clock_ns();
     const bool is_training = loader->start.part == SLUICE_TRAIN;
     const bool has_plan = loader->replan && is_training;
+    const struct sluice_lend_counters lent = lend_counters(loader);
     struct ended *ended = &loader->ended[loader->start.part];
     const struct sluice_plan_stats plan =
         has_plan ? sluice_replan_stats(loader->replan) : (struct sluice_plan_stats){0};
@@ -30,6 +60,7 @@ void loader_stats_end(struct sluice_loader *loader, const struct sluice_epoch_st
         .stats = *stats,
         .plan = plan,
         .ended_ns = now,
+        .lend_from = loader->lend_told,
         .report =
             {
                 .epoch = loader->start.epoch,
@@ -46,12 +77,14 @@ void loader_stats_end(struct sluice_loader *loader, const struct sluice_epoch_st
                 .hash_errors = sluice_live_get(&loader->live.hash_errors) - loader->hash_errors,
             },
     };
+    count_lent(loader, &lent, ended);
     pthread_mutex_unlock(&loader->lock);
 }
 
 /* Under the lock. */
 static void take_learned(struct sluice_loader *loader, enum sluice_part part,
-                         const struct sluice_learned *learned)
+                         const struct sluice_learned *learned,
+                         const struct sluice_lend_counters *lent)
 {
     struct ended *ended = &loader->ended[part == SLUICE_VAL];
     if (!ended->has)
@@ -60,6 +93,7 @@ static void take_learned(struct sluice_loader *loader, enum sluice_part part,
     ended->stats.stall_ns[SLUICE_GPU] += now - ended->ended_ns;
     ended->report.seconds += (double)(now - ended->ended_ns) * 1e-9;
     ended->ended_ns = now;
+    count_lent(loader, lent, ended);
     ended->report.has_loss = learned->samples > 0;
     ended->report.totals = *learned;
     struct ended *train = &loader->ended[SLUICE_TRAIN];
@@ -69,13 +103,15 @@ static void take_learned(struct sluice_loader *loader, enum sluice_part part,
     train->report.val = *learned;
     train->report.val_seconds = ended->report.seconds;
     train->report.val_errors = ended->stats.errors;
+    count_lent(loader, lent, train);
 }
 
 void sluice_loader_learned(struct sluice_loader *loader, enum sluice_part part,
                            const struct sluice_learned *learned)
 {
+    const struct sluice_lend_counters lent = lend_counters(loader);
     pthread_mutex_lock(&loader->lock);
-    take_learned(loader, part, learned);
+    take_learned(loader, part, learned, &lent);
     pthread_mutex_unlock(&loader->lock);
 }
 

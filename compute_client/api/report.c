@@ -98,6 +98,26 @@ static json_t *rates_json(const struct sluice_rates *rates)
     return o;
 }
 
+static json_t *lend_json(const struct sluice_lend_counters *lent)
+{
+    json_t *o = json_object();
+    json_object_set_new(o, "requests", json_integer((json_int_t)lent->requests));
+    json_object_set_new(o, "lent_ms", json_real((double)lent->lent_ns * 1e-6));
+    json_object_set_new(o, "cost_ms", json_real((double)lent->cost_ns * 1e-6));
+    json_object_set_new(o, "wait_p50_ms", json_real(sluice_lend_wait_ms(lent, 0.5)));
+    json_object_set_new(o, "wait_p99_ms", json_real(sluice_lend_wait_ms(lent, 0.99)));
+    json_object_set_new(o, "taken_back", json_integer((json_int_t)lent->taken_back));
+    return o;
+}
+
+/* The part of the epoch's time, with its evaluation, in which borrowers had the GPU. */
+static double lent_share(const struct sluice_epoch_report *report)
+{
+    return report->lent ? per((double)report->lent->lent_ns * 1e-9,
+                              report->seconds + (report->has_val ? report->val_seconds : 0))
+                        : 0;
+}
+
 /* The text in memory of malloc(), even if jansson has another allocator. */
 static char *dump(const json_t *o)
 {
@@ -164,6 +184,8 @@ sluice_status sluice_report_json(const struct sluice_epoch_report *report, char 
         json_object_set_new(o, "plan_cpu", plan_cpu_json(report));
         json_object_set_new(o, "rates", rates_json(&report->plan->rates));
     }
+    if (report->lent)
+        json_object_set_new(o, "lend", lend_json(report->lent));
     json_t *named = json_array();
     for (size_t i = 0; i < stats->num_named; i++) {
         const struct sluice_prefetcher_error *error = &stats->named[i];
@@ -229,6 +251,7 @@ enum first_line {
     DAMAGED,
     LOST,
     REPLANS,
+    LENT,
     LIMIT,
     NUM_1
 };
@@ -236,8 +259,9 @@ enum first_line {
 static void first_line(const struct sluice_epoch_report *report, char *out)
 {
     static const unsigned importance[NUM_1] = {
-        [WHAT] = 100, [MODE] = 15,    [SAMPLES] = 90, [TIME] = 95,    [RATE] = 92,  [ERRORS] = 96,
-        [BYTES] = 50, [DAMAGED] = 70, [LOST] = 60,    [REPLANS] = 10, [LIMIT] = 80, [PADDED] = 45,
+        [WHAT] = 100,  [MODE] = 15,   [SAMPLES] = 90, [TIME] = 95, [RATE] = 92,
+        [ERRORS] = 96, [BYTES] = 50,  [DAMAGED] = 70, [LOST] = 60, [REPLANS] = 10,
+        [LIMIT] = 80,  [PADDED] = 45, [LENT] = 55,
     };
     const struct sluice_epoch_stats *stats = report->stats;
     struct sluice_fit_part part[NUM_1] = {0};
@@ -270,6 +294,8 @@ static void first_line(const struct sluice_epoch_report *report, char *out)
     put_count(&part[DAMAGED], report->hash_errors, "damaged reply", "damaged replies");
     put_count(&part[LOST], report->retries, "reconnect", "reconnects");
     put_count(&part[REPLANS], report->plan ? report->plan->replans : 0, "re-plan", "re-plans");
+    if (report->lent)
+        sluice_fit_put(&part[LENT], 0, "lent %s", sluice_show_share(lent_share(report), text));
     sluice_fit_put(&part[LIMIT], 0, "limited by %s",
                    sluice_stall_words(sluice_stall_largest(stats->stall_ns)));
     (void)sluice_fit_line(part, NUM_1, SLUICE_REPORT_COLUMNS, out, SLUICE_REPORT_COLUMNS + 1);
@@ -363,6 +389,10 @@ void sluice_report_text(const struct sluice_epoch_report *report, char *text, si
     }
     if (report->plan && report->plan->replans)
         append(text, capacity, ", re-plans %llu", (unsigned long long)report->plan->replans);
+    if (report->lent)
+        append(text, capacity, ", lent %.1f%% in %llu requests, taken back %llu",
+               100 * lent_share(report), (unsigned long long)report->lent->requests,
+               (unsigned long long)report->lent->taken_back);
     if (stats->padded)
         append(text, capacity, ", padded %llu", (unsigned long long)stats->padded);
     if (stats->errors)

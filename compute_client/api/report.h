@@ -6,6 +6,7 @@
 #include "compute_client/loader/choose/choice.h"
 #include "compute_client/replan/replan.h"
 #include "datasets/manifest/manifest.h"
+#include "sluice/lend.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -34,6 +35,8 @@ struct sluice_epoch_report {
     uint64_t hash_errors;
     /* NULL: no running plan. */
     const struct sluice_plan_stats *plan;
+    /* To other processes, in the epoch and the evaluation that followed; NULL: the GPU is not lent. */
+    const struct sluice_lend_counters *lent;
     /* CPU time of the process in the epoch. */
     double cpu_s;
     /* An evaluation followed. */

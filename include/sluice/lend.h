@@ -71,6 +71,14 @@ SLUICE_API SLUICE_MUST_USE sluice_status sluice_lend_point(struct sluice_lend *l
 SLUICE_API void sluice_lend_wait_begins(struct sluice_lend *lend);
 SLUICE_API void sluice_lend_wait_ends(struct sluice_lend *lend);
 
+/* Lends the GPU on which the loader decodes: its lanes stop at points, and the owner waits for data
+ * while sluice_loader_next() waits.  Then the reports of epochs (sluice_loader_stats()) tell what was
+ * lent in them.  Before the first epoch; `lend` is borrowed until the loader is closed.
+ * SLUICE_E_INVALID: an epoch was started before. */
+SLUICE_API SLUICE_MUST_USE sluice_status sluice_loader_set_lend(struct sluice_loader *loader,
+                                                                struct sluice_lend *lend,
+                                                                struct sluice_err *err);
+
 #define SLUICE_LEND_WAIT_BUCKETS 24
 struct sluice_lend_counters {
     uint64_t requests;   /* that got the GPU */

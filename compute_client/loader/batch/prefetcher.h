@@ -55,6 +55,7 @@
  * release of batches, may be called from any thread; events come from the source's threads. */
 
 struct sluice_gpu_place; /* gpu/place.h */
+struct sluice_lend;      /* sluice/lend.h */
 struct sluice_prefetcher;
 struct sluice_tracer; /* trace/tracer.h */
 
@@ -82,6 +83,7 @@ struct sluice_prefetcher_options {
      * the device, and `alloc` allocates the rows that the CPU makes for them.  NULL: batches are in
      * the host's memory. */
     struct sluice_gpu_place *gpu;
+    struct sluice_lend *lend;     /* borrowed; is told when next() waits for a batch; or NULL */
     struct sluice_live *live;     /* borrowed; NULL: no live counters */
     struct sluice_tracer *tracer; /* borrowed; NULL: no sample is traced */
 

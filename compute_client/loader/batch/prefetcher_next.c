@@ -6,6 +6,7 @@
 #include "compute_client/loader/batch/stall.h"
 #include "compute_client/loader/order/digest.h"
 #include "compute_client/loader/source/retry.h"
+#include "sluice/lend.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -204,18 +205,27 @@ static bool is_over(const struct sluice_prefetcher *prefetcher, const struct slo
            lacks_release(prefetcher);
 }
 
+/* Under the lock, which it leaves for a moment: whoever lends the GPU is told, outside of locks. */
+static void begin_wait(struct sluice_prefetcher *prefetcher, uint64_t from_ns)
+{
+    show_wait(prefetcher, from_ns);
+    if (!prefetcher->options.lend)
+        return;
+    pthread_mutex_unlock(&prefetcher->lock);
+    sluice_lend_wait_begins(prefetcher->options.lend);
+    pthread_mutex_lock(&prefetcher->lock);
+}
+
 /* Waits until the slot is ready, the epoch is over or the deadline has passed.  False: it has. */
 static bool wait_ready(struct sluice_prefetcher *prefetcher, const struct slot *slot,
                        uint64_t from_ns, uint64_t until_ns, bool *has_waited)
 {
     bool is_in_time = true;
-    *has_waited = false;
-    while (!is_over(prefetcher, slot) && is_in_time) {
-        if (!*has_waited)
-            show_wait(prefetcher, from_ns);
-        *has_waited = true;
+    *has_waited = !is_over(prefetcher, slot);
+    if (*has_waited)
+        begin_wait(prefetcher, from_ns);
+    while (!is_over(prefetcher, slot) && is_in_time)
         is_in_time = sluice_cond_wait_until(&prefetcher->ready, &prefetcher->lock, until_ns);
-    }
     if (*has_waited)
         show_wait(prefetcher, 0);
     return is_over(prefetcher, slot);
@@ -281,6 +291,8 @@ static sluice_status take_batch(struct sluice_prefetcher *prefetcher, struct slo
     const bool is_stopped = prefetcher->is_stopped, has_failed = prefetcher->has_failed;
     const unsigned num_lent = prefetcher->num_lent;
     pthread_mutex_unlock(&prefetcher->lock);
+    if (has_waited && prefetcher->options.lend)
+        sluice_lend_wait_ends(prefetcher->options.lend);
 
     if (is_stopped)
         return sluice_fail(err, SLUICE_E_CLOSED, "stopped");

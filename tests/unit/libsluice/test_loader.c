@@ -1,3 +1,4 @@
+#include "sluice/lend.h"
 #include "sluice/sluice.h"
 
 #include "base/hash.h"
@@ -449,6 +450,28 @@ TEST(tells_what_an_epoch_came_to)
     CU_ASSERT_STRING_EQUAL(sluice_loader_path(loader, 0), image_name(0));
     CU_ASSERT_PTR_NULL(sluice_loader_path(loader, NUM_IMAGES));
     sluice_loader_close(loader);
+}
+
+TEST(reports_tell_what_was_lent_from_the_first_epoch_on)
+{
+    struct sluice_err err = {0};
+    struct sluice_lend *lend = NULL;
+    const struct sluice_lend_options options = {.path = sluice_test_path("gpu"), .device = -1};
+    REQUIRE_OK(sluice_lend_open(&options, &lend, &err));
+    struct sluice_loader *loader = opened(local());
+    REQUIRE_OK(sluice_loader_set_lend(loader, lend, &err));
+    struct rows rows = {.num = 0};
+    begin(loader, 0, NULL);
+    drain(loader, &rows);
+    CU_ASSERT_EQUAL(rows.num, NUM_ITEMS);
+    char *json = NULL;
+    REQUIRE_OK(sluice_loader_stats(loader, SLUICE_TRAIN, &json, NULL));
+    CU_ASSERT_PTR_NOT_NULL(strstr(json, "\"lend\":{\"requests\":0,\"lent_ms\":0.0,"));
+    sluice_free(json);
+    CHECK_FAILS(SLUICE_E_INVALID, "from its first epoch on",
+                sluice_loader_set_lend(loader, NULL, sluice_test_err()));
+    sluice_loader_close(loader);
+    sluice_lend_close(lend);
 }
 
 static void check_targets(const char *const *settings)

@@ -65,6 +65,40 @@ TEST(padded_rows_are_told_where_there_are_some)
     free(json);
 }
 
+TEST(what_was_lent_is_told_while_the_gpu_is_lent)
+{
+    struct sluice_epoch_stats stats = sample_stats();
+    struct sluice_lend_counters lent = {
+        .requests = 12, .lent_ns = 80000000, .cost_ns = 20000000, .taken_back = 1};
+    lent.waits[0] = 12;
+    stats.errors = 0; /* or there is no room for it */
+    struct sluice_epoch_report report = {
+        .mode = SLUICE_MODE_LOCAL, .seconds = 2, .stats = &stats, .manifest = manifest};
+    json_t *o = to_json(&report);
+    CU_ASSERT_PTR_NULL(json_object_get(o, "lend"));
+    json_decref(o);
+    CU_ASSERT_PTR_NULL(strstr(sluice_report_summary(&report).line[0], "lent"));
+
+    report.lent = &lent;
+    o = to_json(&report);
+    const json_t *lend = json_object_get(o, "lend");
+    CU_ASSERT_EQUAL(json_object_size(lend), 6);
+    CU_ASSERT_EQUAL(number(lend, "requests"), 12);
+    CU_ASSERT_DOUBLE_EQUAL(number(lend, "lent_ms"), 80, 1e-9);
+    CU_ASSERT_DOUBLE_EQUAL(number(lend, "cost_ms"), 20, 1e-9);
+    CU_ASSERT_EQUAL(number(lend, "taken_back"), 1);
+    CU_ASSERT(number(lend, "wait_p50_ms") <= number(lend, "wait_p99_ms"));
+    CU_ASSERT(number(lend, "wait_p99_ms") <= 0.001);
+    json_decref(o);
+    CU_ASSERT_PTR_NOT_NULL(strstr(sluice_report_summary(&report).line[0], ", lent 4%, limited by"));
+    char text[1000];
+    sluice_report_text(&report, text, sizeof(text));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, ", lent 4.0% in 12 requests, taken back 1"));
+    report.has_val = true; /* what was lent in the evaluation is among it */
+    report.val_seconds = 2;
+    CU_ASSERT_PTR_NOT_NULL(strstr(sluice_report_summary(&report).line[0], ", lent 2%,"));
+}
+
 TEST(waits_for_the_gpus_decoder_are_told_where_there_are_some)
 {
     struct sluice_epoch_stats stats = sample_stats();
