@@ -29,7 +29,7 @@ def _rows(batch):
     return int(shape[0]) if shape else None
 
 
-class _HostEvent:
+class HostEvent:
     """A moment of this thread, as torch.cuda.Event is one of the device."""
 
     def __init__(self, enable_timing):
@@ -94,7 +94,7 @@ def _clock():
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
         return _Clock("cuda", torch.cuda.Event)
-    return _Clock("host", _HostEvent)
+    return _Clock("host", HostEvent)
 
 
 class Timing:

@@ -31,6 +31,9 @@
 
 enum { SIGNAL_SLICE_MS = 50 }; /* how often a wait looks whether Python has a signal */
 
+/* CLOCK_MONOTONIC, in seconds. */
+double now_s(void);
+
 /* --- errors.c --- */
 
 /* Sets the exception of a status.  Returns NULL. */
@@ -125,11 +128,13 @@ PyObject *module_draw_mix(PyObject *module, PyObject *args);
 PyObject *module_fill_normals(PyObject *module, PyObject *args);
 PyObject *module_normal_quantiles(PyObject *module, PyObject *unused);
 PyObject *module_draw_erasing(PyObject *module, PyObject *args);
+PyObject *module_lend_probe(PyObject *module, PyObject *device);
 
 int add_errors(PyObject *module);
 int add_array(PyObject *module);
 int add_batch(PyObject *module);
 int add_finisher(PyObject *module);
+int add_lend(PyObject *module);
 int add_loader(PyObject *module);
 int add_server(PyObject *module);
 

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 struct loader {
     PyObject_HEAD struct sluice_loader *loader; /* NULL: closed */
@@ -153,13 +152,6 @@ static PyObject *loader_start(PyObject *self, PyObject *args, PyObject *kwargs)
     }
     free(positions);
     return result;
-}
-
-static double now_s(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
 static PyObject *loader_next(PyObject *self, PyObject *args, PyObject *kwargs)

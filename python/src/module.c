@@ -1,6 +1,8 @@
 #include "extension.h"
 #include "log_queue.h"
 
+#include <sluice/lend.h>
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -141,6 +143,9 @@ static PyMethodDef module_methods[] = {
      "host, each one of the table's 65,536."},
     {"normal_quantiles", module_normal_quantiles, METH_NOARGS,
      "The table that fill_normals() is given: 65,536 float32, as bytes."},
+    {"lend_probe", module_lend_probe, METH_O,
+     "lend_probe(device): UnsupportedError: its streams cannot wait for a page of memory.  It may "
+     "hang then: call it in a child process."},
     {"version", module_version, METH_NOARGS, "Of the library, as 'MAJOR.MINOR.PATCH'."},
     {"set_log_level", module_set_log_level, METH_O,
      "The least severe lines that the library writes: LOG_INFO at first."},
@@ -197,10 +202,13 @@ PyMODINIT_FUNC PyInit__sluice(void)
         {"LOG_INFO", SLUICE_LOG_INFO},
         {"LOG_DEBUG", SLUICE_LOG_DEBUG},
         {"MAX_STATE", SLUICE_MAX_STATE},
+        {"LEND_ALWAYS", SLUICE_LEND_ALWAYS},
+        {"LEND_SHARE", SLUICE_LEND_SHARE},
+        {"LEND_IDLE", SLUICE_LEND_IDLE},
     };
     PyObject *module = PyModule_Create(&module_def);
     if (!module || add_errors(module) || add_array(module) || add_batch(module) ||
-        add_finisher(module) || add_loader(module) || add_server(module))
+        add_finisher(module) || add_lend(module) || add_loader(module) || add_server(module))
         goto fail;
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
         if (PyModule_AddIntConstant(module, numbers[i].name, numbers[i].value))

@@ -6,6 +6,13 @@
 #include <string.h>
 #include <time.h>
 
+double now_s(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
 /* open() or start() under way on a thread of its own. */
 struct waiting_call {
     struct sluice_loader *loader;

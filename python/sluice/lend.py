@@ -1,0 +1,237 @@
+"""Lends a GPU: a trainer (the owner) stops between its layers while another process (a borrower) answers a request.
+
+    loader = sluice.torch.Loader(source, 256, device="cuda", lend="/run/gpu0.lend")      the owner, for the whole loop
+
+    owner = sluice.lend.Owner("/run/gpu0.lend")                                          or with any loader
+    gate = sluice.lend.Gate(model, owner)
+
+    with sluice.lend.gpu("/run/gpu0.lend"):                                              a borrower
+        answer = model(request)
+
+The owner's CUDA stream waits at its points while a borrower has the GPU; no process waits for an answer of the other.  A
+thread of the owner takes the GPU back from a borrower that died, or keeps it too long.  docs/PYTHON.md tells more.
+"""
+import atexit
+import contextlib
+import functools
+import operator
+import os
+import subprocess
+import sys
+import threading
+import weakref
+
+from sluice import _log, _sluice
+
+__all__ = ["Gate", "Owner", "gpu"]
+
+_PROBE_S = 20
+
+
+def __getattr__(name):
+    if name == "Gate":  # it needs PyTorch
+        from sluice._gate import Gate
+        return Gate
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _cuda():
+    """torch.cuda, if it is in use here; else None."""
+    torch = sys.modules.get("torch")
+    cuda = getattr(torch, "cuda", None)
+    return cuda if cuda is not None and cuda.is_initialized() else None
+
+
+# --- the owner ---
+
+_owners = weakref.WeakSet()
+
+
+@atexit.register
+def _stop_owners():
+    for owner in list(_owners):
+        owner.stop()
+
+
+@functools.lru_cache(maxsize=None)
+def _probe(device):
+    """Tries in a child process whether streams of the device can wait for a page: where they cannot, it may hang."""
+    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    program = ("import sys; sys.path.insert(0, sys.argv[1]); from sluice import _sluice\n"
+               "try: _sluice.lend_probe(int(sys.argv[2]))\n"
+               "except _sluice.Error as error: sys.exit(str(error))")
+    try:
+        done = subprocess.run([sys.executable, "-c", program, package, str(device)], timeout=_PROBE_S, text=True,
+                              errors="replace", stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    except subprocess.TimeoutExpired:
+        raise _sluice.UnsupportedError(
+            f"CUDA device {device}: a stream that waits for a word of memory did not go on within {_PROBE_S} s of its change, "
+            "so this GPU cannot be lent") from None
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or [f"the process that tried it ended with {done.returncode}"]
+        raise _sluice.UnsupportedError(f"this GPU cannot be lent: {lines[-1]}")
+
+
+class Owner:
+    """Lends a CUDA device of this process to others of the machine, which connect by a unix socket.
+
+    path        of the socket; it is made, and removed by close()
+    share       "always": borrowers get the GPU at once; 0.3, say: as long as they have had less than this part of the time;
+                "idle": as long as they have had less than this process waited for data (of a sluice.torch.Loader)
+    allow       ids of the users whose processes may borrow, besides this process's own
+    at_most_ms  after which a borrower loses the GPU; left out: 1000
+    device      by CUDA's number here; -1: none, and point() itself waits
+
+    Any thread may call its methods.  At the interpreter's end, and when it is dropped, it stops.  A child of fork() has none.
+
+    InvalidError: the path is too long or in use; UnsupportedError: the device's streams cannot wait for a page of memory
+    (tried in a child process), or the driver is missing.
+    """
+
+    def __init__(self, path, share="always", allow=(), at_most_ms=None, device=0):
+        device = operator.index(device)
+        when = {"always": _sluice.LEND_ALWAYS, "idle": _sluice.LEND_IDLE}.get(share, _sluice.LEND_SHARE)
+        part = 0.0 if isinstance(share, str) else float(share)
+        if when == _sluice.LEND_SHARE and not 0 < part < 1:
+            raise _sluice.InvalidError(f"share={share!r}: 'always', 'idle' or a part between 0 and 1")
+        if isinstance(allow, (str, bytes)):
+            raise _sluice.InvalidError(f"allow={allow!r}: a list of users' ids")
+        if at_most_ms is not None and at_most_ms <= 0:
+            raise _sluice.InvalidError(f"at_most_ms={at_most_ms}: more than 0")
+        if device >= 0:
+            _probe(device)
+        _log.begin()
+        self.path, self.device = os.fspath(path), device
+        self._is_in_graph = False
+        self._lend = _sluice.Lend(self.path, when, part, [operator.index(user) for user in allow], at_most_ms or 0, device)
+        _owners.add(self)
+
+    def point(self, stream=None):
+        """What is put on this stream later waits until no borrower has the GPU.
+
+        stream  a number (torch.cuda.Stream.cuda_stream, say) of a stream of the device, which may be capturing a graph; None:
+                PyTorch's current stream, or where PyTorch does not use CUDA the default stream
+        """
+        cuda = _cuda() if self.device >= 0 else None
+        if cuda is not None and not self._is_in_graph:
+            with cuda.device(self.device) if stream is None else cuda.stream(cuda.ExternalStream(stream, self.device)):
+                self._is_in_graph = cuda.is_current_stream_capturing()
+        if stream is None:
+            stream = cuda.current_stream(self.device).cuda_stream if cuda is not None else 0
+        self._lend.point(stream)
+
+    def keep_page(self):
+        """A CUDA graph has points, which hold the page's address: close() is to leave the page where it is."""
+        self._is_in_graph = True
+
+    def counters(self):
+        """Since the start: requests that got the GPU, lent_ms (those of now included), cost_ms (of these, while this process
+        did not wait for data: what lending cost at most), taken_back (from borrowers that died or kept it too long),
+        borrowers (that are connected), and wait_p50_ms and wait_p99_ms, for which requests waited for permission."""
+        return self._lend.counters()
+
+    def stop(self):
+        """Lets no borrower in from then on, and lets every point pass.  Graphs with points still run."""
+        self._lend.stop()
+
+    def close(self):
+        """Ends lending.  What PyTorch has put on the device is waited for; a caller without PyTorch waits itself, for the
+        streams that have points.  Twice is fine."""
+        self._lend.stop()
+        cuda = _cuda() if self.device >= 0 else None
+        if self._is_in_graph:
+            return
+        if cuda is not None:
+            cuda.synchronize(self.device)
+        self._lend.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.close()
+
+
+# --- a borrower ---
+
+_lock = threading.Lock()
+_borrowers = {}  # by (path, priority, at_most_ms): a connection; None: its owner has ended
+_here = threading.local()  # .taken: keys of the blocks that this thread is in
+
+
+def _after_fork():
+    global _lock
+    _lock = threading.Lock()
+    _borrowers.clear()
+    _here.__dict__.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def _borrower(key):
+    """The connection; None: there was one, and nobody lends there any more."""
+    with _lock:
+        borrower = _borrowers.get(key)
+        if borrower is None:
+            try:
+                borrower = _borrowers[key] = _sluice.Borrower(*key)
+            except _sluice.NotFoundError:
+                if key not in _borrowers:
+                    raise
+        return borrower
+
+
+def _take(key, timeout):
+    """(connection, ticket); (None, 0) where nobody lends any more."""
+    for _ in range(2):  # an owner that came after one that ended
+        borrower = _borrower(key)
+        if borrower is None:
+            break
+        try:
+            return borrower, borrower.take(timeout)
+        except _sluice.ClosedError:
+            with _lock:
+                if _borrowers.get(key) is borrower:
+                    _borrowers[key] = None
+    return None, 0
+
+
+@contextlib.contextmanager
+def gpu(path, priority=0, at_most_ms=None, timeout=None):
+    """The block has the GPU that the owner at this path lends.
+
+        with sluice.lend.gpu("/run/gpu0.lend"):
+            answer = model(request)
+
+    path        of the owner's socket
+    priority    while a borrower of a higher one has the GPU or waits for it, this one waits
+    at_most_ms  after which the owner may take the GPU back, if that is less than its own limit
+    timeout     seconds to wait while the owner lends nothing, or for a borrower of a higher priority; None: without limit
+
+    At the block's end PyTorch's current stream is waited for, if PyTorch uses CUDA here, and the GPU given back.  Without
+    PyTorch wait for your work before the block ends.  It works without PyTorch and without a GPU.  Any number of threads may
+    use it: with the same arguments they share a connection and take turns.  Within itself it does nothing.  Connections stay
+    open.  If the owner has ended since the first use, blocks run without it, as nothing waits, and connect to the next.
+
+    NotFoundError: nobody lends at this path, at the first use; AgainError: timeout; InvalidError: the owner refuses this user,
+    or this process, or has 32 borrowers; CorruptError: another program answers there.
+    """
+    key = (os.fspath(path), operator.index(priority), operator.index(at_most_ms or 0))
+    taken = _here.__dict__.setdefault("taken", set())
+    if key in taken:
+        yield
+        return
+    borrower, ticket = _take(key, timeout)
+    taken.add(key)
+    try:
+        yield
+    finally:
+        taken.discard(key)
+        try:
+            cuda = _cuda()
+            if cuda is not None:
+                cuda.current_stream().synchronize()
+        finally:
+            if borrower is not None:
+                borrower.give(ticket)
