@@ -16,21 +16,22 @@ import torchvision
 
 
 def make_step(name, options):
-    model = getattr(torchvision.models, name)(num_classes=1000).cuda().train()
+    model = getattr(torchvision.models, name)(num_classes=1000).to(options.device).train()
     model = model.to(memory_format=torch.channels_last)
     dtype = torch.bfloat16 if options.precision == "bf16" else torch.float32
     model = model.to(dtype)
     optimizer = torch.optim.SGD(model.parameters(), 1e-4, momentum=0.9, weight_decay=1e-4)
     run = torch.compile(model) if options.compile else model
     size = options.image_size
-    pixels = torch.randint(0, 256, (options.batch, 3, size, size), dtype=torch.uint8, device="cuda")
+    pixels = torch.randint(0, 256, (options.batch, 3, size, size), dtype=torch.uint8,
+                           device=options.device)
     pixels = pixels.to(memory_format=torch.channels_last)
-    labels = torch.randint(0, 1000, (options.batch,), device="cuda")
+    labels = torch.randint(0, 1000, (options.batch,), device=options.device)
 
     def step():
         images = pixels.to(dtype).sub_(118).div_(58)
         optimizer.zero_grad(set_to_none=True)
-        with torch.autocast("cuda", torch.bfloat16, enabled=options.precision == "autocast"):
+        with torch.autocast(options.device, torch.bfloat16, enabled=options.precision == "autocast"):
             logits = run(images)
         torch.nn.functional.cross_entropy(logits.float(), labels).backward()
         optimizer.step()
@@ -63,6 +64,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--precision", default="bf16", choices=["bf16", "autocast", "tf32", "fp32"])
     parser.add_argument("--compile", action="store_true")
+    parser.set_defaults(device="cuda")
     options = parser.parse_args()
     torch.backends.cudnn.benchmark = True
     torch.backends.cuda.matmul.allow_tf32 = options.precision == "tf32"
