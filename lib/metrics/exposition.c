@@ -186,18 +186,26 @@ void sluice_exposition_value(struct sluice_exposition *page, const struct sluice
 void sluice_exposition_histogram(struct sluice_exposition *page, const struct sluice_label *labels,
                                  size_t num_labels, const struct sluice_histogram *histogram)
 {
+    sluice_exposition_buckets(page, labels, num_labels, sluice_histogram_bounds_ns,
+                              SLUICE_HISTOGRAM_BUCKETS, histogram->counts, histogram->sum_ns);
+}
+
+void sluice_exposition_buckets(struct sluice_exposition *page, const struct sluice_label *labels,
+                               size_t num_labels, const uint64_t *bounds_ns, size_t num_bounds,
+                               const uint64_t *counts, uint64_t sum_ns)
+{
     assert(page->type == SLUICE_HISTOGRAM);
     uint64_t count = 0;
-    for (size_t i = 0; i <= SLUICE_HISTOGRAM_BUCKETS; i++) {
+    for (size_t i = 0; i <= num_bounds; i++) {
         char le[40] = "+Inf";
-        if (i < SLUICE_HISTOGRAM_BUCKETS)
-            print_double(le, sizeof(le), (double)sluice_histogram_bounds_ns[i] / 1e9);
-        count += histogram->counts[i];
+        if (i < num_bounds)
+            print_double(le, sizeof(le), (double)bounds_ns[i] / 1e9);
+        count += counts[i];
         put_name(page, "_bucket", labels, num_labels, le);
         fprintf(page->file, "%llu\n", (unsigned long long)count);
     }
     put_name(page, "_sum", labels, num_labels, NULL);
-    put_double(page, (double)histogram->sum_ns / 1e9);
+    put_double(page, (double)sum_ns / 1e9);
     put_name(page, "_count", labels, num_labels, NULL);
     fprintf(page->file, "%llu\n", (unsigned long long)count);
 }

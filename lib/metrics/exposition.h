@@ -44,6 +44,10 @@ void sluice_exposition_value(struct sluice_exposition *page, const struct sluice
 /* A sample of the histogram that began last, in seconds. */
 void sluice_exposition_histogram(struct sluice_exposition *page, const struct sluice_label *labels,
                                  size_t num_labels, const struct sluice_histogram *histogram);
+/* The same of counts[num_bounds + 1] with upper bounds of their own, ascending. */
+void sluice_exposition_buckets(struct sluice_exposition *page, const struct sluice_label *labels,
+                               size_t num_labels, const uint64_t *bounds_ns, size_t num_bounds,
+                               const uint64_t *counts, uint64_t sum_ns);
 
 /* A family with one sample and no labels. */
 void sluice_exposition_counter(struct sluice_exposition *page, const char *name, uint64_t value,

@@ -157,6 +157,22 @@ TEST(label_text_is_cut_between_characters)
     CU_ASSERT_STRING_EQUAL(out, "");
 }
 
+TEST(buckets_may_have_bounds_of_their_own)
+{
+    static const uint64_t bounds_ns[] = {1000, 2000000}, counts[] = {3, 0, 2};
+    struct sluice_exposition *page = begin();
+    sluice_exposition_family(page, "sluice_a_seconds", SLUICE_HISTOGRAM, "A.");
+    sluice_exposition_buckets(page, NULL, 0, bounds_ns, 2, counts, 4500000000);
+    char *text = sluice_exposition_finish(page);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(text);
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "\nsluice_a_seconds_bucket{le=\"1e-06\"} 3\n"
+                                        "sluice_a_seconds_bucket{le=\"0.002\"} 3\n"
+                                        "sluice_a_seconds_bucket{le=\"+Inf\"} 5\n"
+                                        "sluice_a_seconds_sum 4.5\n"
+                                        "sluice_a_seconds_count 5\n"));
+    free(text);
+}
+
 TEST(buckets_are_cumulative_and_end_with_inf)
 {
     struct sluice_histogram histogram = {0};
