@@ -188,6 +188,58 @@ static sluice_status interpret(struct sluice_given_options *given, struct sluice
     return SLUICE_OK;
 }
 
+/* "always", "idle", "0.3". */
+static bool parse_lend_share(const char *word, struct sluice_options *o)
+{
+    o->lend_when = SLUICE_LEND_ALWAYS;
+    if (strcmp(word, "always") == 0)
+        return true;
+    o->lend_when = strcmp(word, "idle") == 0 ? SLUICE_LEND_IDLE : SLUICE_LEND_SHARE;
+    return o->lend_when == SLUICE_LEND_IDLE ||
+           (sluice_parse_double(word, &o->lend_share, NULL) == SLUICE_OK && o->lend_share > 0 &&
+            o->lend_share < 1);
+}
+
+/* UINT32_MAX stands for "no change" in chown() and setreuid(). */
+static sluice_status read_uids(struct sluice_options *o, struct sluice_err *err)
+{
+    for (size_t i = 0; i < o->lend_allow.num_items; i++) {
+        const char *text = o->lend_allow.items[i];
+        uint64_t uid;
+        if (sluice_parse_uint(text, &uid, NULL) != SLUICE_OK || uid >= UINT32_MAX)
+            return sluice_fail(err, SLUICE_E_INVALID,
+                               "--lend-allow: \"%s\" is no user's number (id -u NAME prints it)",
+                               text);
+        o->lend_uids[i] = (uint32_t)uid;
+    }
+    return SLUICE_OK;
+}
+
+/* After the rank is known. */
+static sluice_status check_lend(struct sluice_given_options *given, struct sluice_err *err)
+{
+    struct sluice_options *o = &given->options;
+    const char *needs = given->has_lend_share     ? "share"
+                        : given->has_lend_allow   ? "allow"
+                        : given->has_lend_at_most ? "at-most"
+                                                  : NULL;
+    if (!o->lend)
+        return needs ? sluice_fail(err, SLUICE_E_INVALID, "--lend-%s is for --lend PATH", needs)
+                     : SLUICE_OK;
+    if (o->gpus > 1 || o->world_size > 1)
+        return sluice_fail(
+            err, SLUICE_E_INVALID,
+            "--lend: this run has %llu ranks, and only a run of one process lends its "
+            "GPU: ranks that stop at different layers wait for each other",
+            (unsigned long long)(o->gpus > 1 ? o->gpus : o->world_size));
+    if (!parse_lend_share(given->lend_share, o))
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "--lend-share: \"%s\" is neither always nor idle nor a part of the time "
+                           "between 0 and 1",
+                           given->lend_share);
+    return read_uids(o, err);
+}
+
 /* Options that exclude or need each other. */
 static sluice_status check_profiling(const struct sluice_options *o, struct sluice_err *err)
 {
@@ -220,6 +272,7 @@ static sluice_status check_files(const struct sluice_options *o, struct sluice_e
         {"resume", o->resume},
         {"engine-cache", o->engine_cache},
         {"batch-log", o->batch_log},
+        {"lend", o->lend},
         {"trace", o->trace},
         {"profile-folder", o->profile_folder},
         {"write-profile-folder", o->write_profile_folder},
@@ -515,5 +568,7 @@ sluice_status sluice_options_check_run(struct sluice_given_options *given, struc
         status = find_launcher(given, err);
     if (status == SLUICE_OK)
         status = check_schedule(given, err);
+    if (status == SLUICE_OK)
+        status = check_lend(given, err);
     return status == SLUICE_OK ? check_place(&given->options, err) : status;
 }

@@ -5,6 +5,7 @@
 #include "cli/cli.h"
 #include "op/batch_ops.h"
 #include "plan/mode.h"
+#include "sluice/lend.h"
 #include "sluice/sluice.h"
 
 #include <stdbool.h>
@@ -81,9 +82,15 @@ struct sluice_options {
     uint64_t profile_samples;            /* 0: all */
     const char *profile_folder, *write_profile_folder;
     const char *init, *resume, *checkpoint, *batch_log;
-    const char *trace;           /* a file; NULL: nothing is traced */
-    double trace_sample;         /* share of the samples */
-    const char *metrics;         /* "127.0.0.1:9464"; NULL: none are served */
+    const char *trace;   /* a file; NULL: nothing is traced */
+    double trace_sample; /* share of the samples */
+    const char *metrics; /* "127.0.0.1:9464"; NULL: none are served */
+    const char *lend;    /* a unix socket's path; NULL: the GPU is not lent */
+    enum sluice_lend_when lend_when;
+    double lend_share;                       /* of SLUICE_LEND_SHARE */
+    struct sluice_option_strings lend_allow; /* as given, and as numbers: */
+    uint32_t lend_uids[SLUICE_MAX_STRINGS];
+    double lend_at_most_s;
     uint64_t checkpoint_batches; /* 0: not by batches */
     double checkpoint_s;         /* 0: not by time */
     double max_errors;           /* samples, or a share of an epoch's samples */
@@ -100,13 +107,14 @@ uint64_t sluice_options_max_errors(const struct sluice_options *options, uint64_
 /* The same before the words among them are read. */
 struct sluice_given_options {
     struct sluice_options options; /* without the fields that the words below decide */
-    const char *mode, *remote_form, *on_error, *planner, *max_errors, *checkpoint_every, *tail;
+    const char *mode, *remote_form, *on_error, *planner, *max_errors, *checkpoint_every, *tail,
+        *lend_share;
     double mixup, cutmix, label_smoothing, erasing;
     bool has_mixup, has_cutmix, has_label_smoothing, has_erasing;
     const char *gpu_text; /* of the loader's GPU, unless has_gpu_device; NULL: 0 */
     bool has_start_epoch, has_mode, has_image_size, has_rank, has_world_size, has_trace_sample,
         has_lr, has_lr_step, has_lr_gamma, has_warmup_lr, has_min_lr, has_gpu, has_gpu_device,
-        has_tf32;
+        has_tf32, has_lend_share, has_lend_allow, has_lend_at_most;
 };
 
 /* Parses the words, and checks options that exclude or need each other. */

@@ -25,15 +25,12 @@ static const char *const tail_choices[] = {"pad", "drop", NULL};
 static const char *const gpu_decode_choices[] = {"off", "auto", "on", NULL};
 static const char *const on_error_choices[] = {"fail", "skip", "substitute", NULL};
 
-enum { DATA, PLACE, PLANNING, PROFILING, TRAINING, OUTPUT };
+enum { DATA, PLACE, PLANNING, PROFILING, TRAINING, LENDING, OUTPUT };
 static const char *const groups[] = {
-    [DATA] = "data",
-    [PLACE] = "where the work runs",
-    [PLANNING] = "planning",
-    [PROFILING] = "profiling",
-    [TRAINING] = "training",
-    [OUTPUT] = "output",
-    NULL,
+    [DATA] = "data",         [PLACE] = "where the work runs",
+    [PLANNING] = "planning", [PROFILING] = "profiling",
+    [TRAINING] = "training", [LENDING] = "lending the GPU",
+    [OUTPUT] = "output",     NULL,
 };
 
 /* The table points here: sluice_options_parse() sets it, sluice_options_set() a struct of its
@@ -283,6 +280,32 @@ static const struct sluice_option table[] = {
      SLUICE_VALUE_STRING(given.options.engine_cache, "FILE"),
      .help = "Keep the algorithms that were measured as the fastest on --device cuda in this file.",
      .default_text = "$XDG_CACHE_HOME/sluice/engines"},
+    {.name = "lend",
+     .group = LENDING,
+     SLUICE_VALUE_STRING(given.options.lend, "PATH"),
+     .help = "Lend the GPU to other processes of this machine, which ask at this unix socket: "
+             "training stops between its layers while one of them has it. What is trained does not "
+             "change. Not with several ranks.",
+     .default_text = "not lent"},
+    {.name = "lend-share",
+     .group = LENDING,
+     SLUICE_VALUE_STRING(given.lend_share, "always|idle|SHARE"),
+     .is_given = &given.has_lend_share,
+     .help =
+         "When borrowers get it. always: at once; idle: no longer, in sum, than training waited "
+         "for data; SHARE: a part of the time, such as 0.3."},
+    {.name = "lend-allow",
+     .group = LENDING,
+     SLUICE_VALUE_STRINGS(given.options.lend_allow, "UID"),
+     .is_given = &given.has_lend_allow,
+     .help = "Number of a user whose processes may borrow, too; may be given several times.",
+     .default_text = "this user alone"},
+    {.name = "lend-at-most",
+     .group = LENDING,
+     SLUICE_VALUE_SECONDS(given.options.lend_at_most_s, "SECONDS"),
+     SLUICE_RANGE(0.001, 3600),
+     .is_given = &given.has_lend_at_most,
+     .help = "Take the GPU back from a borrower that has had it for so long."},
     {.name = "evaluate",
      .short_name = 'e',
      .group = TRAINING,
@@ -630,6 +653,7 @@ static struct sluice_given_options defaults(void)
                 .lr_gamma = 0.1,
                 .dropout = -1,
                 .retry_for_s = 60,
+                .lend_at_most_s = 1,
                 .trace_sample = 0.001,
                 .sample_timeout_s = 60,
                 .has_val = true,
@@ -642,6 +666,7 @@ static struct sluice_given_options defaults(void)
         .remote_form = "auto",
         .on_error = "skip",
         .tail = "pad",
+        .lend_share = "always",
         .max_errors = "1%",
         .planner = "remote_auto",
         .has_tf32 = true,

@@ -92,6 +92,15 @@ void sluice_live_meter_see(struct sluice_live_meter *meter, const struct sluice_
     }
 }
 
+void sluice_live_meter_see_lent(struct sluice_live_meter *meter, uint64_t lent_ns, uint64_t now_ns)
+{
+    if (meter->lent_seen_ns && now_ns > meter->lent_seen_ns)
+        decay(&meter->lent_s, &meter->lent_of_s, (double)(now_ns - meter->lent_seen_ns) * 1e-9,
+              TUNING_SHOW_MEMORY_S, (double)(lent_ns - meter->last_lent_ns) * 1e-9);
+    meter->last_lent_ns = lent_ns;
+    meter->lent_seen_ns = now_ns;
+}
+
 /* The rate of the batches that came; a late next batch counts as if it came now. */
 static double rate_of(const struct sluice_live_meter *meter, double sum, double time_s,
                       double memory_s, uint64_t now_ns)
@@ -146,6 +155,7 @@ struct sluice_live_view sluice_live_view_of(const struct sluice_live_meter *mete
         .left_s = NAN,
         .loss = NAN,
         .wire_bytes_per_s = has_network && meter->bytes_s > 0 ? meter->bytes / meter->bytes_s : NAN,
+        .lent = meter->lent_of_s > 0 ? meter->lent_s / meter->lent_of_s : 0,
         .limit = limit_of(meter),
         .lost_s = live->lost_s,
     };
@@ -162,7 +172,7 @@ struct sluice_live_view sluice_live_view_of(const struct sluice_live_meter *mete
 
 /* --- text --- */
 
-enum part { WHAT, DETAIL, BAR, DONE, RATE, LEFT, LOSS, WIRE, LIMIT, CHOICES, NUM_PARTS };
+enum part { WHAT, DETAIL, BAR, DONE, RATE, LEFT, LOSS, WIRE, LIMIT, LENT, CHOICES, NUM_PARTS };
 
 /* "━━━╸────" or "[===>    ]" */
 static void put_bar(struct sluice_fit_part *part, double share, unsigned width, bool has_utf8)
@@ -230,8 +240,8 @@ static void fill_parts(const struct sluice_live_view *view, struct sluice_fit_pa
                        bool is_plain)
 {
     static const unsigned importance[NUM_PARTS] = {
-        [WHAT] = 98, [DETAIL] = 75, [BAR] = 45,  [DONE] = 95,  [RATE] = 90,
-        [LEFT] = 80, [LOSS] = 50,   [WIRE] = 40, [LIMIT] = 60, [CHOICES] = 20,
+        [WHAT] = 98, [DETAIL] = 75, [BAR] = 45,   [DONE] = 95, [RATE] = 90,    [LEFT] = 80,
+        [LOSS] = 50, [WIRE] = 40,   [LIMIT] = 60, [LENT] = 55, [CHOICES] = 20,
     };
     char text[SLUICE_SHOW_BYTES];
     for (int i = 0; i < NUM_PARTS; i++) {
@@ -260,6 +270,8 @@ static void fill_parts(const struct sluice_live_view *view, struct sluice_fit_pa
     if (isfinite(view->wire_bytes_per_s))
         sluice_fit_put(&parts[WIRE], 0, "%s", sluice_show_rate(view->wire_bytes_per_s, text));
     put_limit(view, &parts[LIMIT]);
+    if (view->lent >= 0.005) /* "1%" */
+        sluice_fit_put(&parts[LENT], 0, "lent %s", sluice_show_share(view->lent, text));
     sluice_fit_put(&parts[CHOICES], 0, "%s", view->choices);
     unsigned form = 1;
     for (unsigned num = 2; num > 0; num--)

@@ -13,7 +13,7 @@
  *     live counters -> meter: recent rates -> view: what there is to say -> text of a width
  *
  *     epoch 0 ━━━━━━╸─────  47%  1834 samples/s  0:41 left  loss 2.3145  498 Mbit/s
- *     limited by network  crop 93% raw 7%             (one line, if it is wide enough)
+ *     limited by network  lent 4%  crop 93% raw 7%    (one line, if it is wide enough)
  *
  * Pure: the time comes from outside.
  * Threads: one at a time for each meter. */
@@ -33,6 +33,8 @@ struct sluice_live_meter {
     double bytes, bytes_s;
     uint64_t last_stall_ns[SLUICE_NUM_RESOURCES];
     double stall_s[SLUICE_NUM_RESOURCES];
+    uint64_t last_lent_ns, lent_seen_ns; /* 0: never seen */
+    double lent_s, lent_of_s;
 };
 
 void sluice_live_meter_start(struct sluice_live_meter *meter, const struct sluice_counters *live,
@@ -42,6 +44,8 @@ void sluice_live_meter_go_on(struct sluice_live_meter *meter, const struct sluic
 /* As often as it is shown. */
 void sluice_live_meter_see(struct sluice_live_meter *meter, const struct sluice_counters *live,
                            uint64_t now_ns);
+/* The same for how long the GPU was lent, in sum. */
+void sluice_live_meter_see_lent(struct sluice_live_meter *meter, uint64_t lent_ns, uint64_t now_ns);
 
 /* --- what there is to say --- */
 
@@ -54,6 +58,7 @@ struct sluice_live_view {
     double left_s;           /* the same */
     double loss;             /* NaN: none; set by the caller */
     double wire_bytes_per_s; /* NaN: no network */
+    double lent;             /* the share of the time that the GPU is lent */
     const char *limit;       /* "network"; "": not known yet */
     char choices[64];        /* "crop 93% raw 7% +gpu 98%", the most frequent first */
     double lost_s;           /* s since the server was lost; 0: it is not */

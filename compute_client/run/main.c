@@ -5,6 +5,7 @@
 #include "cli/cli.h"
 #include "compute_client/options/options_table.h"
 #include "compute_client/run/launch.h"
+#include "compute_client/run/lend_probe.h"
 #include "compute_client/run/run.h"
 #include "crypto/secret.h"
 #include "rpc/rpc.h"
@@ -13,10 +14,13 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 int main(int argc, char **argv)
 {
     sluice_open_standard_descriptors();
+    if (argc == 3 && strcmp(argv[1], SLUICE_LEND_PROBE_FLAG) == 0)
+        return sluice_lend_probe_main(argv[2]);
     struct sluice_options options;
     struct sluice_loader_settings settings;
     int exit_code = 0;

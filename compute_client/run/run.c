@@ -96,13 +96,17 @@ static sluice_status run_all(struct run *run, bool *is_stopped, struct sluice_er
     tell_where_from(o);
     sluice_status status = run_try_checkpoints(run, err);
     if (status == SLUICE_OK)
+        run_try_lend(run);
+    if (status == SLUICE_OK)
         status = sluice_loader_open(run->loader, err);
     if (status == SLUICE_OK)
         status = check_parts(run, err);
     if (status == SLUICE_OK)
         status = run_make_trainer(run, err);
     if (status == SLUICE_OK)
-        status = run_lend_memory(run, err);
+        status = run_open_lend(run, err);
+    if (status == SLUICE_OK)
+        status = run_set_memory(run, err);
     if (status == SLUICE_OK && o->resume)
         status = run_resume(run, &place, err);
     else if (status == SLUICE_OK && o->init)
@@ -185,12 +189,14 @@ int sluice_run(const struct sluice_options *options, const struct sluice_loader_
         status = run_serve_metrics(&run, &err);
     if (status == SLUICE_OK)
         status = run_all(&run, &is_stopped, &err);
+    run_stop_lend(&run); /* the rest needs the GPU without borrowers */
     const int exit_code = end_of(&run, status, is_stopped, &err);
     run_enter(&run, CLOSING, exit_code);
     sluice_metrics_server_destroy(run.metrics);
     run_show_clear(&run);
     sluice_loader_close(take_loader(&run));
     sluice_trainer_destroy(run.trainer);
+    run_close_lend(&run);
     run_stop_watcher(&run);
     sluice_lockstep_clear(&run.lockstep);
     pthread_cond_destroy(&run.staged);

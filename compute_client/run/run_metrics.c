@@ -103,6 +103,33 @@ static void put_waits(struct run *run, const struct sluice_counters *counters,
                             "How long it has been waiting for the next batch; 0: it is not.");
 }
 
+static void put_lend(const struct run *run, struct sluice_exposition *page)
+{
+    struct sluice_lend *lend = run->lend;
+    if (!lend)
+        return;
+    struct sluice_lend_counters counters;
+    sluice_lend_counters(lend, &counters);
+    sluice_exposition_counter(page, "sluice_lend_requests_total", counters.requests,
+                              "Requests of borrowers that got the GPU.");
+    sluice_exposition_seconds(page, "sluice_lend_seconds_total", (double)counters.lent_ns / 1e9,
+                              "How long they had it.");
+    sluice_exposition_seconds(page, "sluice_lend_cost_seconds_total",
+                              (double)counters.cost_ns / 1e9,
+                              "Of this, while training did not wait for data.");
+    sluice_exposition_counter(page, "sluice_lend_taken_back_total", counters.taken_back,
+                              "Requests that ended because the borrower died or took too long.");
+    sluice_exposition_gauge(page, "sluice_lend_borrowers", (double)counters.borrowers,
+                            "Borrowers that are connected.");
+    uint64_t bounds_ns[SLUICE_LEND_WAIT_BUCKETS - 1];
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(bounds_ns); i++)
+        bounds_ns[i] = UINT64_C(1000) << i;
+    sluice_exposition_family(page, "sluice_lend_wait_seconds", SLUICE_HISTOGRAM,
+                             "How long a request waited for permission.");
+    sluice_exposition_buckets(page, NULL, 0, bounds_ns, SLUICE_ARRAY_LEN(bounds_ns), counters.waits,
+                              counters.waited_ns);
+}
+
 static void put_connection(const struct sluice_counters *counters, struct sluice_exposition *page)
 {
     sluice_exposition_gauge(page, "sluice_trainer_server_lost_seconds", counters->lost_s,
@@ -130,6 +157,7 @@ static void write_page(void *ctx, struct sluice_exposition *page)
     put_progress(run, &counters, page);
     put_arrivals(run->loader, &counters, page);
     put_waits(run, &counters, page);
+    put_lend(run, page);
     if (run->options->mode != SLUICE_MODE_LOCAL)
         put_connection(&counters, page);
 }

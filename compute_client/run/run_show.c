@@ -28,6 +28,11 @@ static struct sluice_live_view look(struct run *run, uint64_t now)
             sluice_live_meter_start(&show->meter, &counters, now);
     }
     sluice_live_meter_see(&show->meter, &counters, now);
+    if (run->lend) {
+        struct sluice_lend_counters lent;
+        sluice_lend_counters(run->lend, &lent);
+        sluice_live_meter_see_lent(&show->meter, lent.lent_ns, now);
+    }
     const bool has_network = run->options->mode != SLUICE_MODE_LOCAL;
     struct sluice_live_view view = sluice_live_view_of(&show->meter, &counters, pass.first,
                                                        pass.total, pass.more, has_network, now);

@@ -6,6 +6,7 @@
 #include "compute_client/run/live_line.h"
 #include "compute_client/run/run.h"
 #include "metrics/metrics_server.h"
+#include "sluice/lend.h"
 #include "sluice/sluice.h"
 #include "train/lockstep.h"
 #include "train/train.h"
@@ -19,6 +20,8 @@
  *     run_watch.c       the thread that waits for signals
  *     run_ranks.c       what joined ranks do together
  *     run_trainer.c     the trainer, and its memory for batches
+ *     run_lend.c        lends the GPU
+ *     lend_probe.c      whether that works, in a process of its own
  *     run_checkpoint.c  writes and reads checkpoints
  *     run_epoch.c       the batches of an epoch, and its report
  *     run_show.c        the thread that shows how an epoch goes
@@ -62,6 +65,10 @@ struct run {
     const struct sluice_dataset_info *dataset; /* the loader's */
     struct sluice_trainer *trainer;
     bool learns;
+    struct sluice_lend *_Atomic lend; /* NULL: not lent, or not yet; other threads look on */
+    int lend_device;                  /* -1: none, and steps wait in their place */
+    sluice_status lend_tried;
+    struct sluice_err lend_cannot;      /* why it failed */
     struct sluice_lockstep lockstep;    /* set up under the lock below, if ranks are joined */
     struct sluice_batch_log *batch_log; /* NULL: not asked for */
     struct sluice_line_writer *out;     /* the standard output */
@@ -104,10 +111,21 @@ SLUICE_MUST_USE sluice_status run_join_ranks(struct run *run, struct sluice_err 
  * them has begun.  Any thread. */
 bool run_should_stop(struct run *run);
 
+/* --lend: tries whether the GPU can be lent, while its memory is free. */
+void run_try_lend(struct run *run);
+/* Once the trainer is there.  Points pass until then. */
+SLUICE_MUST_USE sluice_status run_open_lend(struct run *run, struct sluice_err *err);
+/* A point of the trainer (train.h); data: the run. */
+SLUICE_MUST_USE sluice_status run_lend_point(void *data, void *stream, struct sluice_err *err);
+/* The GPU is lent no more, and nothing waits for a borrower.  Any number of times; another thread
+ * than the main one holds the lock. */
+void run_stop_lend(struct run *run);
+void run_close_lend(struct run *run); /* after the trainer and the loader */
+
 /* When the dataset is known; joins the ranks. */
 SLUICE_MUST_USE sluice_status run_make_trainer(struct run *run, struct sluice_err *err);
 /* Batches live in the trainer's memory. */
-SLUICE_MUST_USE sluice_status run_lend_memory(struct run *run, struct sluice_err *err);
+SLUICE_MUST_USE sluice_status run_set_memory(struct run *run, struct sluice_err *err);
 
 /* Before a server is waited for: whether the file of --resume or --init can be read, and
  * --checkpoint's be written where it is. */

@@ -106,6 +106,7 @@ sluice_status run_make_trainer(struct run *run, struct sluice_err *err)
         .rank = (unsigned)o->rank,
         .world_size = (unsigned)o->world_size,
         .rendezvous = o->rendezvous,
+        .gate = {.point = o->lend ? run_lend_point : NULL, .data = run},
         .dropout = o->dropout,
     };
     sluice_precision_parse(o->precision, &options.precision);
@@ -163,7 +164,7 @@ static void free_pinned(void *ctx, void *memory, size_t bytes)
     sluice_trainer_host_free(ctx, memory);
 }
 
-sluice_status run_lend_memory(struct run *run, struct sluice_err *err)
+sluice_status run_set_memory(struct run *run, struct sluice_err *err)
 {
     const struct sluice_options *o = run->options;
     if (sluice_loader_device(run->loader) >= 0 && sluice_trainer_device(run->trainer) < 0)

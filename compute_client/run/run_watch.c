@@ -45,6 +45,7 @@ static void watch_the_end(struct run *run, int number)
 static void stop_loader(struct run *run)
 {
     pthread_mutex_lock(&run->lock);
+    run_stop_lend(run); /* the step under way ends sooner */
     /* Joined ranks need batches up to the step where they stop. */
     const bool is_over = !sluice_quit_signal() || run_should_stop(run);
     if (run->loader && is_over)

@@ -41,7 +41,7 @@ class Pages(unittest.TestCase):
             trainer = subprocess.Popen(
                 [harness.BIN / "offload_train", "--host", server.address, "--tls", "--ca", certs / "ca.pem",
                  "--dataset-mode", "piloff", "-a", "small_cnn", "--image-size", "32", "-b", "8", "-p", "0",
-                 "--epochs", "1000000", "--metrics", f"127.0.0.1:{trainer_port}"],
+                 "--epochs", "1000000", "--lend", folder / "gpu", "--metrics", f"127.0.0.1:{trainer_port}"],
                 stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
             try:
                 cls.trainer = cls.wait_for(trainer, trainer_port.number)

@@ -107,6 +107,60 @@ static void set_env(const char *text, bool is_set)
     }
 }
 
+TEST(the_gpu_is_lent_as_the_flags_say)
+{
+    static const struct {
+        const char *flags;
+        enum sluice_lend_when when;
+        double share, at_most_s;
+        size_t num_uids;
+    } cases[] = {
+        {"--lend /run/gpu", SLUICE_LEND_ALWAYS, 0, 1, 0},
+        {"--lend /run/gpu --lend-share idle --lend-at-most 250ms", SLUICE_LEND_IDLE, 0, 0.25, 0},
+        {"--lend /run/gpu --lend-share 0.3 --lend-allow 1000 --lend-allow 0", SLUICE_LEND_SHARE,
+         0.3, 1, 2},
+    };
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
+        char line[128];
+        snprintf(line, sizeof(line), "set %s", cases[i].flags);
+        struct sluice_options o;
+        struct sluice_loader_settings settings;
+        int exit_code = -1;
+        CU_ASSERT_TRUE_FATAL(parse_all(line, &o, &settings, &exit_code));
+        CU_ASSERT_STRING_EQUAL(o.lend, "/run/gpu");
+        CU_ASSERT_EQUAL(o.lend_when, cases[i].when);
+        CU_ASSERT_EQUAL(o.lend_share, cases[i].share);
+        CU_ASSERT_EQUAL(o.lend_at_most_s, cases[i].at_most_s);
+        CU_ASSERT_EQUAL_FATAL(o.lend_allow.num_items, cases[i].num_uids);
+        if (cases[i].num_uids == 2)
+            CU_ASSERT(o.lend_uids[0] == 1000 && o.lend_uids[1] == 0);
+        /* The program lends, not its loader. */
+        for (size_t k = 0; k < settings.num_items; k++)
+            CU_ASSERT_NOT_EQUAL(strncmp(settings.items[k].key, "lend", 4), 0);
+    }
+    char none[] = "set";
+    struct sluice_options o;
+    int exit_code = -1;
+    CU_ASSERT_TRUE_FATAL(parse(none, &o, &exit_code));
+    CU_ASSERT_PTR_NULL(o.lend);
+}
+
+TEST(a_run_of_several_ranks_lends_nothing)
+{
+    static const char *const envs[] = {"RANK=0 WORLD_SIZE=2", "SLURM_PROCID=0 SLURM_NTASKS=2", ""};
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(envs); i++) {
+        char line[64];
+        snprintf(line, sizeof(line), "set --lend /run/gpu%s", envs[i][0] ? "" : " --gpus 2");
+        struct sluice_options o;
+        int exit_code = -1;
+        set_env(envs[i], true);
+        const bool is_read = parse(line, &o, &exit_code);
+        set_env(envs[i], false);
+        CU_ASSERT_FALSE(is_read);
+        CU_ASSERT_EQUAL(exit_code, 2);
+    }
+}
+
 TEST(a_launcher_says_rank_gpu_and_key)
 {
     static const struct {

@@ -93,6 +93,27 @@ TEST(a_stall_shows_while_it_lasts)
     CU_ASSERT_DOUBLE_EQUAL(view.lost_s, 3, 1e-6);
 }
 
+TEST(what_is_lent_is_a_share_of_the_last_seconds)
+{
+    struct sluice_counters live = {0};
+    struct sluice_live_meter meter;
+    uint64_t now = SECOND, lent_ns = 50 * SECOND; /* of the epochs before */
+    sluice_live_meter_start(&meter, &live, now);
+    CU_ASSERT_EQUAL(sluice_live_view_of(&meter, &live, 0, 1000, 0, true, now).lent, 0);
+    for (int i = 0; i < 300; i++) {
+        sluice_live_meter_see_lent(&meter, lent_ns, now);
+        now += SECOND / 10;
+        lent_ns += SECOND / 40;
+    }
+    CU_ASSERT_DOUBLE_EQUAL(sluice_live_view_of(&meter, &live, 0, 1000, 0, true, now).lent, 0.25,
+                           0.001);
+    for (int i = 0; i < 300; i++) {
+        sluice_live_meter_see_lent(&meter, lent_ns, now);
+        now += SECOND / 10;
+    }
+    CU_ASSERT(sluice_live_view_of(&meter, &live, 0, 1000, 0, true, now).lent < 0.001);
+}
+
 TEST(what_was_before_counts_as_done_and_what_comes_after_as_left)
 {
     struct sluice_counters live = {.samples = 777, .wire_bytes = 99999999};
@@ -167,6 +188,18 @@ TEST(a_line_has_what_fits_and_what_matters_most)
     expect(&view, 59, true, "epoch 0 ━━╸───  47%  1834/s  0:41 left  loss 2.31  network");
     expect(&view, 39, true, "epoch 0  47%  1834 samples/s  0:41 left");
     expect(&view, 19, true, "epoch 0  47%");
+}
+
+TEST(what_is_lent_is_told_from_a_percent_on)
+{
+    struct sluice_live_view view = sample_view();
+    view.lent = 0.04;
+    char text[512];
+    sluice_live_text(&view, text, sizeof(text));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, ", limited by network, lent 4%, crop"));
+    view.lent = 0.004;
+    sluice_live_text(&view, text, sizeof(text));
+    CU_ASSERT_PTR_NULL(strstr(text, "lent"));
 }
 
 TEST(a_detail_goes_after_the_rest_of_what_can_go)
