@@ -91,9 +91,8 @@ static void drop(struct sluice_lend *lend, unsigned slot)
     struct connection *c = &lend->connections[slot];
     sluice_process_end_socket(c->fd);
     if (c->is_borrower) {
-        const bool had_it = sluice_lend_page_release(lend->page, slot);
         pthread_mutex_lock(&lend->lock);
-        lend->taken_back += had_it;
+        lend->taken_back += sluice_lend_page_release(lend->page, slot);
         lend->num_borrowers--;
         pthread_mutex_unlock(&lend->lock);
     }
@@ -173,10 +172,9 @@ static void check_limit(struct sluice_lend *lend, unsigned slot, uint64_t now_ns
         c->since_ns = now_ns;
     } else if (!c->is_borrower && now_ns - c->since_ns > c->at_most_ns) {
         drop(lend, slot);
-    } else if (request && now_ns - c->since_ns > c->at_most_ns &&
-               sluice_lend_page_take_back(lend->page, slot, request)) {
+    } else if (request && now_ns - c->since_ns > c->at_most_ns) {
         pthread_mutex_lock(&lend->lock);
-        lend->taken_back++;
+        lend->taken_back += sluice_lend_page_take_back(lend->page, slot, request);
         pthread_mutex_unlock(&lend->lock);
     }
 }
