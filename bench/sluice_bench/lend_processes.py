@@ -20,7 +20,7 @@ import sluice.lend
 import torch
 import torchvision
 
-from .lend_page import arrivals
+from .lend_page import arrivals, rate_within
 
 AHEAD = 3        # steps that the host launches before it waits for the GPU
 READ_AHEAD = 8   # batches between the feeding thread and the training loop
@@ -257,8 +257,8 @@ class Trainer:
     def rate(self, step, seconds):
         """Images a second of steps that are fed as fast as they go."""
         begin = time.monotonic()
-        done = self.loop(step, 0, lambda number: time.monotonic() > begin + seconds)
-        return self.batch * len(done) / (done[-1] - begin)
+        done = self.loop(step, 0, lambda number: number > 2 and time.monotonic() > begin + seconds)
+        return self.batch * rate_within(done, done[0], done[-1])
 
     def alternate(self, command, commands):
         """Rates with and without a gate that nobody uses, by turns."""
