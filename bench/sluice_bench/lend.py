@@ -343,6 +343,14 @@ class Trained:
                 self.has_epoch.set()
         self.has_epoch.set()
 
+    def wait_for_owner(self, borrower, path, timeout_s):
+        """Until it lends its GPU."""
+        deadline = time.monotonic() + timeout_s
+        while not borrower.ask({"do": "connect", "lend": path}, 10)["is_connected"]:
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise Failed("offload_train: it does not lend, see log.txt")
+            time.sleep(0.05)
+
     def first_epoch(self, timeout_s):
         self.has_epoch.wait(timeout_s)
         if not self.epochs:
@@ -389,7 +397,7 @@ def run_loader(stage, model, link, is_lent):
             found = None
             if is_lent:
                 borrower = stage.get("borrower")
-                borrower.ask({"do": "connect", "lend": path}, options.loader_s)
+                trained.wait_for_owner(borrower, path, options.loader_s)
             trained.first_epoch(options.loader_s)
             if is_lent:
                 borrower.tell({"do": "requests", "num": 10**4, "per_s": PER_S, "seed": SEED, "repeats": 1,

@@ -397,14 +397,13 @@ class Borrower:
         commands.reply({"came": came, "ms": took, "wrong": wrong, "end": time.monotonic()})
 
     def connect(self, path, commands):
-        """Waits until somebody lends there; from then on requests go on without it, should it end."""
-        while True:
-            try:
-                with sluice.lend.gpu(path):
-                    break
-            except sluice.NotFoundError:
-                time.sleep(0.02)
-        commands.reply({})
+        """Says whether somebody lends there; from then on requests go on without it, should it end."""
+        try:
+            with sluice.lend.gpu(path):
+                is_connected = True
+        except sluice.NotFoundError:
+            is_connected = False
+        commands.reply({"is_connected": is_connected})
 
     def copy_ms(self, commands):
         """The weights' copy alone: the median of 20, on an idle GPU."""
