@@ -50,8 +50,10 @@ class Device:
         return torch.cuda.Event() if self.is_cuda else _DoneEvent()
 
     def graph(self, work):
-        """work() as one CUDA graph; on the CPU work itself."""
+        """work() as one CUDA graph; on the CPU work itself, warm."""
         if not self.is_cuda:
+            for _ in range(WARM_STEPS):
+                work()
             return work
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
