@@ -61,6 +61,11 @@ def _tensor_of(output):
     return next((item for item in output if isinstance(item, torch.Tensor) and item.grad_fn is not None), None)
 
 
+def _several_ranks(number):
+    return (f"there are {number} ranks, and one that stops would hold the others within a collective: lend the GPU of a "
+            "training of one process")
+
+
 def why_not(model):
     """Why a module can have no points between its layers, in words; None: it can."""
     for module in model.modules():
@@ -74,8 +79,7 @@ def why_not(model):
         return "torch.jit's modules call no hooks: give the module that it was made of"
     distributed = torch.distributed
     if distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1:
-        return (f"the process group has {distributed.get_world_size()} ranks, and one that stops would hold the others within "
-                "a collective: lend the GPU of a training of one process")
+        return _several_ranks(distributed.get_world_size())
     return None
 
 
@@ -306,32 +310,45 @@ class Gate:
         return before, after
 
 
-class Finder:
-    """Gives the first module that trains on a device a Gate.
-
-    device  a torch.device with its index; None: nothing of PyTorch's is lent, so layers get no points
-    """
+class Lending:
+    """What lend= of a sluice.torch.Loader is: an Owner, a point at each batch, and a Gate for the first module that trains."""
 
     _BATCHES = 3  # after which a loop without such a module gets a warning
 
-    def __init__(self, owner, device):
-        self._owner, self._device = owner, device
+    def __init__(self, loader, world_size, device, path, share, allow, at_most_ms):
+        if world_size > 1:
+            raise _sluice.InvalidError(f"lend: {_several_ranks(world_size)}")
+        from sluice.lend import Owner
+        is_cuda = device is not None and device.type == "cuda"
+        self.owner = Owner(path, share, allow, at_most_ms, device.index if is_cuda else -1)
         self.gate = None
+        self._device = device
         self._batches = 0
         self._hook = None
-        if device is not None:
-            self._hook = torch.nn.modules.module.register_module_forward_pre_hook(self._look)
+        try:
+            loader.set_lend(self.owner._lend)
+        except BaseException:
+            self.owner.close()
+            raise
+        if is_cuda:
+            self._look_for_a_module()
 
     def next_batch(self):
+        self.owner.point()
         if self._hook is not None:
             self._batches += 1
             if self._batches > self._BATCHES:
                 self._give_up(f"no torch.nn.Module trained on {self._device} so far")
 
-    def remove(self):
+    def close(self):
+        """After the loader."""
         self._end()
         if self.gate is not None:
             self.gate.remove()
+        self.owner.close()
+
+    def _look_for_a_module(self):
+        self._hook = torch.nn.modules.module.register_module_forward_pre_hook(self._look)
 
     def _end(self):
         if self._hook is not None:
@@ -344,6 +361,7 @@ class Finder:
             "lend: %s. The GPU is lent between batches only; sluice.lend.Gate(model, loader) puts points between layers", reason)
 
     def _look(self, module, inputs):
+        """Before forward of any module."""
         if _is_traced() or self._hook is None or not module.training or not torch.is_grad_enabled():
             return
         if not any(parameter.requires_grad and parameter.device == self._device for parameter in module.parameters()):
@@ -352,7 +370,7 @@ class Finder:
             self._give_up(_COMPILED)
             return
         try:
-            self.gate = Gate(module, self._owner)
+            self.gate = Gate(module, self.owner)
         except _sluice.InvalidError as error:
             self._give_up(str(error))
             return

@@ -19,6 +19,11 @@ def is_first_rank():
     return os.environ.get("RANK", "0") == "0"
 
 
+def _lends():
+    """Whether this process has an Owner of sluice.lend."""
+    return bool(getattr(sys.modules.get("sluice.lend"), "owners", ()))
+
+
 def _rows(batch):
     """The rows of a batch: those of its first array; None without an array."""
     while isinstance(batch, (tuple, list, dict)):
@@ -176,7 +181,7 @@ class Report:
             "samples_per_s": rows / batch_s,
             "wait": wait_s / batch_s, "wait_s": wait_s, "step_s": step_s, "clock": clock.kind,
             "first_batch_s": timing.first_s / timing.epochs, "workers": timing.workers,
-            "stalls": timing.stalls, "cores": cores, "own_cores": usage.own_cpu_s / seconds,
+            "stalls": timing.stalls, "lends": _lends(), "cores": cores, "own_cores": usage.own_cpu_s / seconds,
             "child_cores": usage.child_cpu_s / seconds,
             "machine_cores": usage.machine_cpu_s / seconds,
             "disk_bytes_per_s": usage.disk_bytes / seconds,
@@ -247,6 +252,9 @@ class Report:
         yield from _words.wrap(self.advice())
         if found["limit"] not in ("step", "python_tail") and not self._lacks_workers():
             yield "  " + found["command"]
+        if found["clock"] == "cuda" and found["limit"] != "step" and not found["lends"]:
+            yield ""
+            yield from _words.wrap(self.idle_advice())
 
     def verdict(self):
         wait = _words.percent(self.found["wait"])
@@ -277,6 +285,10 @@ class Report:
         where = "" if "HOST:PORT" not in self.found["command"] else \
             "; HOST:PORT is an offload_server on the node that has the files, or a folder"
         return f"To do: see what Sluice gives in its place{where}:"
+
+    def idle_advice(self):
+        return (f"Your GPU idles {_words.percent(self.found['wait'])} of the time: lend it to a server, which answers requests "
+                "meanwhile (sluice.torch.Loader(..., lend=PATH) or sluice.lend.Gate).")
 
     def print(self, file=None):
         print(*self.lines(), sep="\n", file=file or sys.stderr)

@@ -23,8 +23,6 @@ import weakref
 
 from sluice import _log, _sluice
 
-__all__ = ["Gate", "Owner", "gpu"]
-
 _PROBE_S = 20
 
 
@@ -44,12 +42,12 @@ def _cuda():
 
 # --- the owner ---
 
-_owners = weakref.WeakSet()
+owners = weakref.WeakSet()
 
 
 @atexit.register
 def _stop_owners():
-    for owner in list(_owners):
+    for owner in list(owners):
         owner.stop()
 
 
@@ -104,7 +102,7 @@ class Owner:
         self.path, self.device = os.fspath(path), device
         self._is_in_graph = False
         self._lend = _sluice.Lend(self.path, when, part, [operator.index(user) for user in allow], at_most_ms or 0, device)
-        _owners.add(self)
+        owners.add(self)
 
     def point(self, stream=None):
         """What is put on this stream later waits until no borrower has the GPU.

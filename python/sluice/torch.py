@@ -96,6 +96,12 @@ class Loader(Batches):
     pin_memory      page-locked memory without a device, too
     on_error        "fail", "skip" or "substitute": what to do about a sample that cannot be read
     workers         threads that preprocess here
+    lend            path of a unix socket by which other processes borrow the device (sluice.lend).  The first module
+                    that trains on it gets a Gate, and each batch has a point; `loader.lend` is the Owner.  Without a
+                    CUDA device each batch waits on the host while a borrower has the GPU
+    lend_share      "always", "idle" or a part of the time, as Owner's share
+    lend_allow      ids of the users that may borrow besides this one
+    lend_at_most_ms after which a borrower loses the GPU
     **options       any other flag of offload_train about data, place and planning, with _ for -
     """
 
@@ -105,7 +111,11 @@ class Loader(Batches):
     def __init__(self, source, batch_size, *, sample_ids=False, paths=False, rank=None,
                  world_size=None, device=None, dtype=None, channels_last=False, normalize=None,
                  transform=None, target_transform=None, pin_memory=False, gpu_decode=None,
-                 gpu_memory=None, recipe=None, batch_ops=(), seed=0, **options):
+                 gpu_memory=None, recipe=None, batch_ops=(), seed=0, lend=None, lend_share="always",
+                 lend_allow=(), lend_at_most_ms=None, **options):
+        if lend is None and (lend_share, lend_allow, lend_at_most_ms) != ("always", (), None):
+            raise _sluice.InvalidError("lend_share, lend_allow, lend_at_most_ms: they go with lend")
+        self.lend = self._lending = None
         self._device = torch.device(device) if device is not None else None
         is_cuda = self._device is not None and self._device.type == "cuda"
         is_other = (options.get("python_tail_shape"), options.get("python_tail_dtype")) != (None, None)
@@ -184,10 +194,29 @@ class Loader(Batches):
                 self._finishers = [finisher(view, *size) for view, size in enumerate(self.info["views"]) if 0 not in size]
                 self._of_bucket = {tuple(size): finisher(0, *size) for size in self.info["buckets"]}
 
+        if lend is not None:
+            self._lend(lend, lend_share, lend_allow, lend_at_most_ms)
+
     def __getitem__(self, index):
         raise TypeError("sluice.torch.Loader takes the place of a DataLoader: iterate over it")
 
+    def _lend(self, *options):
+        from sluice._gate import Lending
+        try:
+            self._lending = Lending(self._loader, self.info["world_size"], self._device, *options)
+        except BaseException:
+            self.close()
+            raise
+        self.lend = self._lending.owner
+
+    def counters(self):
+        """As sluice.numpy.Loader's; with lend= also "lend", a dict of sluice.lend.Owner.counters()."""
+        made = super().counters()
+        return made if self.lend is None else {**made, "lend": self.lend.counters()}
+
     def _made_of(self, batch):
+        if self._lending is not None:
+            self._lending.next_batch()
         ids = torch.from_dlpack(batch.ids.signed()) if self._sample_ids or self._paths else None
         made_paths = [self.path(i) for i in ids.tolist()] if self._paths else None
         targets = self._vectors_of(
@@ -337,6 +366,8 @@ class Loader(Batches):
             self._lent.clear()  # what is held goes by the stream that it was yielded on
         self._finishers = self._of_bucket = None
         super().close()
+        if getattr(self, "_lending", None) is not None:
+            self._lending.close()
 
 
 def _is_capturing(stream):

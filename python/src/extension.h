@@ -106,6 +106,12 @@ PyObject *values_of(const struct sluice_loader *loader, const struct sluice_batc
 /* Those of field 0: a bytearray of vectors, or a list of bytes. */
 PyObject *targets_of(const struct sluice_loader *loader, const struct sluice_batch *batch);
 
+/* --- lend.c --- */
+
+/* A Lend's, which cannot be closed until lend_return().  NULL with an exception set: it is closed, or another object. */
+struct sluice_lend *lend_borrow(PyObject *lend);
+void lend_return(PyObject *lend);
+
 /* --- waiting_call.c --- */
 
 /* Opens the loader (start: NULL) or starts an epoch, and looks for signals meanwhile; one whose

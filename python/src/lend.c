@@ -184,6 +184,28 @@ static PyType_Spec lend_spec = {
     .slots = lend_slots,
 };
 
+struct sluice_lend *lend_borrow(PyObject *lend)
+{
+    if (!PyObject_TypeCheck(lend, lend_type)) {
+        PyErr_Format(PyExc_TypeError, "what a loader lends by is a Lend");
+        return NULL;
+    }
+    struct lend *l = (struct lend *)lend;
+    if (!lend_here(l)) {
+        raise_text(SLUICE_E_CLOSED, "lending was closed");
+        return NULL;
+    }
+    l->num_users++;
+    Py_INCREF(lend);
+    return l->lend;
+}
+
+void lend_return(PyObject *lend)
+{
+    ((struct lend *)lend)->num_users--;
+    Py_DECREF(lend);
+}
+
 /* --- a borrower --- */
 
 struct borrower {

@@ -1,6 +1,8 @@
 #include "cuda_memory.h"
 #include "extension.h"
 
+#include <sluice/lend.h>
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +13,7 @@ struct loader {
     bool is_busy;                               /* a thread is in a call that only one may be in */
     bool is_open;
     unsigned num_readers; /* threads in calls that any may be in */
+    PyObject *lend;       /* a Lend, or NULL */
 };
 
 static bool loader_is_usable(const struct loader *l)
@@ -81,9 +84,10 @@ static PyObject *loader_create(PyTypeObject *type, PyObject *args, PyObject *kwa
 
 static void loader_dealloc(PyObject *self)
 {
-    struct sluice_loader *loader = ((struct loader *)self)->loader;
-    Py_BEGIN_ALLOW_THREADS sluice_loader_close(loader);
-    Py_END_ALLOW_THREADS free_object(self);
+    struct loader *l = (struct loader *)self;
+    Py_BEGIN_ALLOW_THREADS sluice_loader_close(l->loader);
+    Py_END_ALLOW_THREADS if (l->lend) lend_return(l->lend);
+    free_object(self);
 }
 
 /* Opens the loader (start: NULL) or starts an epoch. */
@@ -233,8 +237,36 @@ static PyObject *loader_close(PyObject *self, PyObject *unused)
             "another thread is using this loader: stop() it and wait for that thread");
     struct sluice_loader *loader = l->loader;
     l->loader = NULL;
+    PyObject *lend = l->lend;
+    l->lend = NULL;
     Py_BEGIN_ALLOW_THREADS sluice_loader_close(loader);
-    Py_END_ALLOW_THREADS Py_RETURN_NONE;
+    Py_END_ALLOW_THREADS if (lend) lend_return(lend);
+    Py_RETURN_NONE;
+}
+
+static PyObject *loader_set_lend(PyObject *self, PyObject *lend)
+{
+    struct loader *l = (struct loader *)self;
+    if (!loader_enter(l))
+        return NULL;
+    struct sluice_err err = {0};
+    sluice_status status = SLUICE_OK;
+    struct sluice_lend *owner = NULL;
+    if (l->lend)
+        raise_text(SLUICE_E_INVALID, "the loader lends already");
+    else
+        owner = lend_borrow(lend);
+    if (owner)
+        status = sluice_loader_set_lend(l->loader, owner, &err);
+    l->is_busy = false;
+    if (!owner)
+        return NULL;
+    if (status != SLUICE_OK) {
+        lend_return(lend);
+        return raise_status(status, &err);
+    }
+    l->lend = lend;
+    Py_RETURN_NONE;
 }
 
 static PyObject *loader_stats(PyObject *self, PyObject *unused)
@@ -536,6 +568,8 @@ static PyMethodDef loader_methods[] = {
     {"next", (PyCFunction)(void (*)(void))loader_next, METH_VARARGS | METH_KEYWORDS,
      "next(timeout=None): a Batch, or None at the epoch's end; AgainError after the seconds."},
     {"finish", loader_finish, METH_NOARGS, "Ends the epoch."},
+    {"set_lend", loader_set_lend, METH_O,
+     "set_lend(lend): lends the GPU on which it decodes by a Lend, before the first epoch."},
     {"stop", loader_stop, METH_NOARGS, "Any thread: open, start and next fail, now and later."},
     {"close", loader_close, METH_NOARGS, "Frees the loader; batches stay.  Twice is fine."},
     {"stats", loader_stats, METH_NOARGS, "The last epoch that ended, as JSON."},

@@ -184,6 +184,17 @@ class WatchTest(unittest.TestCase):
         for batch in ((), "text", ["text"], 7):
             self.assertIsNone(_loop._rows(batch))
 
+    def test_a_gpu_that_idles_can_be_lent(self):
+        watched = doctor.watch(batches(3), quiet=True)
+        list(watched)
+        report = watched.report()
+        found = {"clock": "cuda", "limit": "reading", "wait": 0.38, "lends": False}
+        for changes, is_told in (({}, True), ({"clock": "host"}, False), ({"limit": "step"}, False), ({"lends": True}, False)):
+            report.found.update({**found, **changes})
+            text = " ".join(report.lines())
+            self.assertEqual("Your GPU idles 38 % of the time: lend it" in text, is_told, changes)
+            self.assertNotIn("lend it", " ".join(report.lines(with_advice=False)))
+
     def test_tells_a_slow_loader_from_a_slow_step(self):
         def slow():
             for batch in batches(6):

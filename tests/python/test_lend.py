@@ -20,11 +20,12 @@ from unittest import mock
 import support
 
 import sluice
-from sluice import lend
+from sluice import _loop, lend
 
 try:
     import torch
     from sluice import _gate
+    import sluice.torch
 except ImportError:
     torch = None
 try:
@@ -116,6 +117,7 @@ class OwnerTest(unittest.TestCase):
     def test_a_point_waits_while_a_borrower_has_the_gpu(self):
         owner = self.owner()
         owner.point()
+        self.assertTrue(_loop._lends())
         borrower = self.borrower(HOLD)
         self.assertEqual(borrower.hear(), "has")
         self.assertEqual(owner.counters()["borrowers"], 1)
@@ -259,7 +261,7 @@ class OwnerTest(unittest.TestCase):
         self.assertEqual(owner.counters()["requests"], 0)
 
     def test_a_share_of_the_time(self):
-        owner = self.owner(share=0.01)
+        self.owner(share=0.01)
         borrower = self.borrower("""
             with lend.gpu(path):
                 say("has")
@@ -401,6 +403,138 @@ class OwnerTest(unittest.TestCase):
     def test_what_there_is_in_the_module(self):
         with self.assertRaisesRegex(AttributeError, "no attribute 'Key'"):
             lend.Key
+
+
+# --- a loader ---
+
+@needs_torch
+class LoaderTest(support.SetTest):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.path = os.path.join(folder.name, "lend")
+
+    def loader(self, **options):
+        return self.enterContext(sluice.torch.Loader(
+            self.root, 8, **{"pipeline": support.PIPELINE, "workers": 2, "seed": 3, "lend": self.path, **options}))
+
+    def lending(self):
+        """Of a loader on the host, which looks for a module there, too."""
+        self.made = self.loader()
+        lending = self.made._lending
+        lending._device = torch.device("cpu")
+        lending._look_for_a_module()
+        return lending
+
+    def test_batches_wait_and_are_the_same(self):
+        with sluice.torch.Loader(self.root, 8, pipeline=support.PIPELINE, seed=3) as loader:
+            wanted = [images.clone() for images, _ in loader]
+            digest = loader.stats()["digest"]
+            self.assertIsNone(loader.lend)
+            self.assertNotIn("lend", loader.counters())
+        loader = self.loader(lend_at_most_ms=60000)
+        borrower = self.enterContext(Borrower(self.path, HOLD))
+        self.assertEqual(borrower.hear(), "has")
+        made = []
+        thread = threading.Thread(target=lambda: made.extend(images.clone() for images, _ in loader))
+        thread.start()
+        thread.join(0.2)
+        self.assertEqual(made, [])
+        borrower.go_on()
+        thread.join()
+        self.assertEqual(len(made), len(wanted))
+        self.assertTrue(all(map(torch.equal, made, wanted)))
+        self.assertEqual(loader.stats()["digest"], digest)
+        self.assertEqual(loader.stats()["lend"]["requests"], 1)
+        self.assertGreater(loader.stats()["lend"]["lent_ms"], 0)
+        self.assertEqual(loader.counters()["lend"]["requests"], 1)
+        self.assertIs(loader.counters()["lend"]["taken_back"], 0)
+        loader.close()
+        self.assertFalse(os.path.exists(self.path))
+
+    def test_what_a_loader_lends_by_is_closed_after_it(self):
+        loader = self.loader()
+        with self.assertRaisesRegex(sluice.InvalidError, "close the loader"):
+            loader.lend.close()
+        self.assertEqual(sum(len(labels) for _, labels in loader), support.NUM_TRAIN)
+        with self.assertRaisesRegex(sluice.InvalidError, "lends already"):
+            loader._loader.set_lend(loader.lend._lend)
+        loader.close()
+        loader.lend.close()
+        with sluice.torch.Loader(self.root, 8) as other:
+            with self.assertRaisesRegex(sluice.ClosedError, "lending was closed"):
+                other._loader.set_lend(loader.lend._lend)
+            with self.assertRaisesRegex(TypeError, "a Lend"):
+                other._loader.set_lend("lend")
+            next(iter(other))
+            with lend.Owner(self.path, device=-1) as owner, self.assertRaisesRegex(sluice.InvalidError, "first epoch"):
+                other._loader.set_lend(owner._lend)
+
+    def test_refusals(self):
+        for options in ({"lend_share": "idle"}, {"lend_allow": [0]}, {"lend_at_most_ms": 5}):
+            with self.assertRaisesRegex(sluice.InvalidError, "they go with lend"):
+                self.loader(lend=None, **options)
+        with self.assertRaisesRegex(sluice.InvalidError, "lend: there are 2 ranks"):
+            self.loader(rank=0, world_size=2)
+        with self.assertRaisesRegex(sluice.InvalidError, "share='never'"):
+            self.loader(lend_share="never")
+        self.assertFalse(os.path.exists(self.path))
+
+    def test_the_first_module_that_trains_gets_a_gate(self):
+        lending = self.lending()
+        model = torch.nn.Sequential(torch.nn.Linear(1, 1), torch.nn.ReLU())
+        frozen = torch.nn.Linear(1, 1).requires_grad_(False)
+        with torch.no_grad():
+            model(torch.ones(1))
+        model.eval()(torch.ones(1))
+        frozen(torch.ones(1))
+        torch.nn.ReLU()(torch.ones(1))
+        self.assertIsNone(lending.gate)
+        model.train()
+        for _ in range(3):
+            step(model)
+        self.assertIs(lending.gate._model, model)
+        self.assertGreater(lending.gate.num_points, 1)  # its first step was that in which it was found
+        self.assertFalse(torch.nn.modules.module._global_forward_pre_hooks)
+        lending.gate.remove()
+
+    def test_what_cannot_have_a_gate_gets_one_warning(self):
+        for kind, text in (("OptimizedModule", "torch.compile"), ("DistributedDataParallel", "for several GPUs")):
+            with self.subTest(kind=kind):
+                lending = self.lending()
+                model = type(kind, (torch.nn.Sequential,), {})(torch.nn.Linear(1, 1))
+                with self.assertLogs("sluice", "WARNING") as logs:
+                    for _ in range(2):
+                        step(model)
+                self.assertEqual(len(logs.output), 1)
+                self.assertRegex(logs.output[0], f"lend: .*{text}.*lent between batches only")
+                self.assertIsNone(lending.gate)
+                self.assertFalse(torch.nn.modules.module._global_forward_pre_hooks)
+                self.made.close()
+
+    def test_a_loop_without_a_module_gets_one_warning(self):
+        lending = self.lending()
+        with self.assertLogs("sluice", "WARNING") as logs:
+            for _ in range(6):
+                lending.next_batch()
+        self.assertEqual(len(logs.output), 1)
+        self.assertRegex(logs.output[0], "no torch.nn.Module trained on cpu so far")
+        self.assertFalse(torch.nn.modules.module._global_forward_pre_hooks)
+
+    def test_a_gate_by_the_loader_or_a_path(self):
+        model = torch.nn.Linear(1, 1)
+        loader = self.loader()
+        gate = lend.Gate(model, loader)
+        self.assertIs(gate.owner, loader.lend)
+        gate.remove()
+        self.assertTrue(os.path.exists(self.path))
+        loader.close()
+        gate = lend.Gate(model, self.path)
+        self.assertEqual(gate.owner.device, -1)
+        step(model)
+        self.assertTrue(os.path.exists(self.path))
+        gate.remove()
+        self.assertFalse(os.path.exists(self.path))
 
 
 # --- points in a model ---
@@ -675,7 +809,7 @@ class GateTest(unittest.TestCase):
         fake = type("OptimizedModule", (torch.nn.Sequential,), {})(model)
         self.assert_refused("torch.compile makes one function", torch.nn.Sequential(fake))
         with mock.patch.multiple(torch.distributed, is_initialized=lambda: True, get_world_size=lambda: 8, create=True):
-            self.assert_refused("the process group has 8 ranks.*collective", model)
+            self.assert_refused("there are 8 ranks.*collective", model)
 
     @unittest.skipUnless(hasattr(torch, "compile"), "this PyTorch has no torch.compile")
     def test_a_compiled_model_is_refused_at_once_or_when_it_runs(self):
