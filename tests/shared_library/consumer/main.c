@@ -1,4 +1,5 @@
 /* A user's program, in C and in C++: usage: main VERSION LIMITS */
+#include <sluice/lend.h>
 #include <sluice/sluice.h>
 
 #include <stdio.h>
@@ -53,6 +54,13 @@ int main(int argc, char **argv)
     const sluice_status status = start("max-connections", "20", &err);
     check(status == (has_limits ? SLUICE_E_NOT_FOUND : SLUICE_E_UNSUPPORTED), err.text);
     check(strstr(err.text, has_limits ? "/no/such/folder" : "libgrpc") != NULL, err.text);
+
+    struct sluice_lend_options lending;
+    struct sluice_lend *lend = NULL;
+    memset(&lending, 0, sizeof(lending));
+    memset(&err, 0, sizeof(err));
+    check(sluice_lend_open(&lending, &lend, &err) == SLUICE_E_INVALID && !lend, "no path");
+    check(strstr(err.text, "path") != NULL, err.text);
 
     /* The folder's disk is not found, which is a warning. */
     struct heard heard;

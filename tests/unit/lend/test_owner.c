@@ -381,6 +381,28 @@ TEST(a_forked_child_of_the_owner_has_no_part_in_it)
     sluice_lend_close(lend);
 }
 
+TEST(the_example_borrows)
+{
+    const char *program = getenv("SLUICE_LEND_EXAMPLE");
+    if (!program) {
+        puts("skipped: SLUICE_LEND_EXAMPLE names the program");
+        return;
+    }
+    const char *path = sluice_test_path("example");
+    struct sluice_lend *lend = lend_open(path, 600000);
+    char command[1024], line[256] = "";
+    snprintf(command, sizeof(command), "'%s' '%s' 5 1", program, path);
+    FILE *output = popen(command, "r");
+    CU_ASSERT_PTR_NOT_NULL_FATAL(output);
+    CU_ASSERT_PTR_NOT_NULL(fgets(line, sizeof(line), output));
+    CU_ASSERT_EQUAL(pclose(output), 0);
+    CU_ASSERT_EQUAL(strncmp(line, "5 requests, ", 12), 0);
+    const struct sluice_lend_counters counters = lend_counters(lend);
+    CU_ASSERT_EQUAL(counters.requests, 5);
+    CU_ASSERT(counters.lent_ns >= 5000000);
+    sluice_lend_close(lend);
+}
+
 TEST(wrong_options_are_named)
 {
     struct sluice_lend *lend = NULL;

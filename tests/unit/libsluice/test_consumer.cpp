@@ -1,5 +1,6 @@
 // A program of somebody else in C++17: the public header alone, warnings are errors.
 
+#include "sluice/lend.h"
 #include "sluice/sluice.h"
 
 #include <cstdio>
