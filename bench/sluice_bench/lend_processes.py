@@ -24,7 +24,7 @@ from .lend_page import arrivals, rate_within
 
 AHEAD = 3        # steps that the host launches before it waits for the GPU
 READ_AHEAD = 8   # batches between the feeding thread and the training loop
-WARM_STEPS = 6   # of which a gate measures the third
+WARM_STEPS = 6   # of which a gate times the second
 WARM_REQUESTS = 10
 NUM_INPUTS = 4   # different requests
 SPIN_S = 1e-3    # the borrower sleeps until so long before a request
