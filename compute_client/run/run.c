@@ -104,13 +104,13 @@ static sluice_status run_all(struct run *run, bool *is_stopped, struct sluice_er
     if (status == SLUICE_OK)
         status = run_make_trainer(run, err);
     if (status == SLUICE_OK)
-        status = run_open_lend(run, err);
-    if (status == SLUICE_OK)
         status = run_set_memory(run, err);
     if (status == SLUICE_OK && o->resume)
         status = run_resume(run, &place, err);
     else if (status == SLUICE_OK && o->init)
         status = sluice_trainer_init_from(run->trainer, o->init, err);
+    if (status == SLUICE_OK)
+        status = run_open_lend(run, err);
     if (status == SLUICE_OK)
         status = sluice_line_writer_open(NULL, STDOUT_FILENO, "the standard output", NULL,
                                          &run->out, err);

@@ -113,7 +113,7 @@ bool run_should_stop(struct run *run);
 
 /* --lend: tries whether the GPU can be lent, while its memory is free. */
 void run_try_lend(struct run *run);
-/* Once the trainer is there.  Points pass until then. */
+/* After all that measures the GPU or fills it.  Points pass until then. */
 SLUICE_MUST_USE sluice_status run_open_lend(struct run *run, struct sluice_err *err);
 /* A point of the trainer (train.h); data: the run. */
 SLUICE_MUST_USE sluice_status run_lend_point(void *data, void *stream, struct sluice_err *err);

@@ -28,12 +28,19 @@ class Borrower:
     def next(self):
         return self.process.stdout.readline().strip()
 
-    def await_line(self, *wanted):
-        """The first of the lines that is one of these."""
+    def await_line(self, wanted):
         for line in self.process.stdout:
-            if line.strip() in wanted:
-                return line.strip()
+            if line.strip() == wanted:
+                return
         raise AssertionError(f"the borrower ended without {wanted}: {self.process.wait()}")
+
+    def take(self, times):
+        """Waits until it took the GPU so often; False: it ended before."""
+        for line in self.process.stdout:
+            times -= line.strip() == "took"
+            if times == 0:
+                return True
+        return False
 
     def kill(self):
         self.process.kill()
@@ -239,8 +246,7 @@ class OnTheCpu(LendTest):
         for _ in range(12):  # held too long now and then, and killed anywhere
             borrowers = [self.borrow(rng.choice((0, 1, 5, 40)), rng.choice((0, 1))) for _ in range(3)]
             for borrower in borrowers:
-                for _ in range(rng.randrange(1, 4)):
-                    borrower.await_line("took")
+                self.assertTrue(borrower.take(rng.randrange(1, 4)))
             rng.shuffle(borrowers)
             for borrower in borrowers:
                 borrower.kill()
@@ -255,6 +261,39 @@ class OnTheCpu(LendTest):
         self.assertEqual(lent.read_bytes(), plain.read_bytes(), SEED)
         momentum = [next(path.parent.glob(path.name + ".momentum-*")).read_bytes() for path in (lent, plain)]
         self.assertEqual(*momentum)
+
+
+class OnTheGpu(LendTest):
+    """On a machine with one: SLUICE_BIN=bin SLUICE_LEND_BORROWER=tests/lend_borrower PYTHONPATH=tests/support
+    python3 tests/integration/test_lend.py OnTheGpu"""
+    SYNTH = ("-n", 400, "--num-val", 40, "--classes", 10)
+
+    def learning(self, checkpoint):
+        return self.flags("--device", "cuda", "--deterministic", "-a", "resnet18", "--image-size", 64, "-b", 16,
+                          "--epochs", 12, "--checkpoint", checkpoint)
+
+    def test_what_is_learned_is_the_same_whatever_borrowers_do(self):
+        rng = random.Random(SEED)
+        lent, plain = (pathlib.Path(self.folder.name, name) for name in ("lent", "plain"))
+        done = run("offload_train", "--json", *self.learning(plain), code=None)
+        if run("offload_train", "--lend-probe", 0, code=None).returncode or "SLUICE_CUDA" in done.stderr:
+            self.skipTest("no GPU that can be lent, or a build without CUDA")
+        self.assertEqual(done.returncode, 0, done.stderr[-3000:])
+        lender = self.enterContext(Lender(self.path, *self.learning(lent), "--lend-at-most", "20ms"))
+        kills = 0
+        while lender.process.poll() is None:
+            with self.borrow(rng.choice((0, 1, 5, 40)), rng.choice((0, 1))) as borrower:
+                kills += borrower.take(rng.randrange(1, 6))
+        lender.join()
+        self.assertEqual(lender.process.returncode, 0, lender.log[-3000:])
+        seen, wanted = list(lender.reports()), reports(done.stdout)
+        requests = sum(report["lend"]["requests"] for report in seen)
+        print(f"{requests} requests, {kills} borrowers killed, seed {SEED}")
+        self.assertGreater(requests, 0)
+        for report, other in zip(seen, wanted, strict=True):
+            for key in ("epoch", "digest", "loss", "top1", "val_loss"):
+                self.assertEqual(report[key], other[key], (SEED, key))
+        self.assertEqual(lent.read_bytes(), plain.read_bytes(), SEED)
 
 
 if __name__ == "__main__":
