@@ -351,6 +351,75 @@ class LocalTest(support.JobTest):
         offload_job("cancel", id, env=env)
         self.nothing_left(id)
 
+    # --- lending a GPU ---
+
+    def lender(self, more="lend: {gpu: true, socket: lend/gpu}\n"):
+        """A job that trains without end on the CPU, though it has a GPU, which it lends."""
+        return self.write(f"name: lends\noutputs: runs\ndata: {{root: {self.root}}}\ncompute: {{gpus: 1, trainer: "
+                          f"{{options: {MODEL % 1000000}}}}}\n{more}", "lender.yaml")
+
+    def borrower(self):
+        return self.write(json.dumps({
+            "name": "borrows", "outputs": "answers", "storage": {"address": "127.0.0.1:1"}, "compute": {
+                "borrow": "lend/gpu",
+                "command": f"echo visible=$CUDA_VISIBLE_DEVICES; {os.environ['SLUICE_LEND_EXAMPLE']} $SLUICE_BORROW 5 1"}}),
+            "borrower.yaml")
+
+    def test_a_job_borrows_the_gpu_that_another_lends(self):
+        path = self.folder / "path"  # without bwrap, which would want the GPU's device
+        path.mkdir()
+        for name in ("sh", "setpriv"):
+            (path / name).symlink_to(shutil.which(name))
+        env = {"PATH": f"{path}:{programs.BIN}", "CUDA_VISIBLE_DEVICES": "5"}
+        self.assertRegex(offload_job("submit", self.borrower(), code=1), "compute.borrow: no job that runs lends")
+        id = self.submit(self.lender(), env=env)
+        while not (self.folder / "lend/gpu").exists():
+            self.assertNotIn(self.show(id)["state"], store.ENDED)
+            time.sleep(0.02)
+        other = self.submit(self.borrower(), env={**env, "CUDA_VISIBLE_DEVICES": "3,4"})
+        offload_job("wait", other)
+        said = offload_job("logs", other)
+        self.assertIn("visible=5\n", said)
+        self.assertIn("5 requests, ", said)
+        self.assertIn("lent at", offload_job("logs", id))
+        offload_job("cancel", id)
+        self.assertFalse((self.folder / "lend/gpu").exists())
+        self.assertRegex(offload_job("submit", self.borrower(), code=1), "compute.borrow: no job that runs lends")
+
+    def test_both_see_the_socket_in_namespaces_of_their_own(self):
+        if not has_bwrap():
+            self.skipTest("bwrap is missing")
+        from jobs.engines import places
+        lender, borrower = spec.load(self.lender()), spec.load(self.borrower())
+        with unittest.mock.patch.object(places, "gpus_of", return_value=[]):  # this machine may have none
+            place = places.find(lender, store.Store().create(lender, "elsewhere"))
+            place.prepare()
+            words = [str(programs.BIN / "offload_train"), self.root, "--device", "none", "-b", "8", "-j", "1", "--no-val",
+                     "--epochs", "1000000", *places.lends(lender, place.record)]
+            with subprocess.Popen(place.wrap("compute-0", words, {}), stdout=subprocess.DEVNULL) as trainer:
+                while not (self.folder / "lend/gpu").exists():
+                    self.assertIsNone(trainer.poll())
+                    time.sleep(0.02)
+                other = places.find(borrower, store.Store().create(borrower, "elsewhere"))
+                other.prepare()
+                words = [os.environ["SLUICE_LEND_EXAMPLE"], str(self.folder / "lend/gpu"), "5", "1"]
+                said = subprocess.run(other.wrap("compute-0", words, {}), stdout=subprocess.PIPE, text=True, check=True)
+                self.assertIn("5 requests, ", said.stdout)
+                trainer.terminate()
+        for record in store.Store().records():
+            record.state_is("cancelled")
+
+    def test_a_lender_s_socket_is_an_option_and_a_variable(self):
+        with unittest.mock.patch.dict(os.environ, {"CUDA_VISIBLE_DEVICES": "0"}):
+            said = offload_job("render", self.lender())
+            self.assertIn(f"--lend {self.folder}/lend/gpu", said)
+            self.assertRegex(offload_job("render", self.lender("lend: {gpu: true}\n")), r"--lend /\S+/lends-ID/lend/gpu\b")
+            self.assertNotIn("--lend", offload_job("render", self.lender("")))
+            command = self.job("{command: python train.py, gpus: 1}", "lend: {gpu: true, socket: /run/x/gpu}\n")
+            said = offload_job("render", command)
+            self.assertIn("export SLUICE_LEND=/run/x/gpu\n", said)
+            self.assertIn(f"export SLUICE_BORROW={self.folder}/lend/gpu\n", offload_job("render", self.borrower()))
+
     # --- what starts nothing ---
 
     def test_dry_run_and_render_start_nothing(self):
@@ -379,9 +448,13 @@ class LocalTest(support.JobTest):
         engine = engines.find("local")
         for more, words in (("priority: 3\n", "priority: .*no queue"), ("queue: x\n", "queue: .*no queue"),
                             ("storage: {placement: shared}\n", "shared is a DaemonSet"),
-                            ("lend: {cpu: 0.5}\n", "lend: ")):
+                            ("lend: {cpu: 0.5}\n", "lend.cpu: .*no CPUs")):
             with self.assertRaisesRegex(JobError, words):
                 engine.check(spec.load(self.command("true", more)))
+        with self.assertRaisesRegex(JobError, "compute.borrow: no job that runs lends a GPU at .*/gpu0"):
+            engine.check(spec.load(self.job("{command: x, borrow: gpu0}")))
+        with self.assertRaisesRegex(JobError, "lend.socket: .*xxx has more than 107 bytes"):
+            engine.check(spec.load(self.job("{command: x, gpus: 1}", f"lend: {{gpu: true, socket: /{'x' * 108}}}\n")))
         with self.assertRaisesRegex(JobError, "compute.gpus: 99 wanted"):
             engine.check(spec.load(self.job("{command: x, gpus: 99}")))
         with self.assertRaisesRegex(JobError, "mig"):

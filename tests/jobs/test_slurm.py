@@ -59,6 +59,8 @@ class RenderTest(support.JobTest):
             job = spec.parse(f"name: a\ndata: /d\ncompute: {{command: [x]}}\n{more}\n")
             with self.assertRaisesRegex(JobError, f"^{field}: "):
                 self.engine().check(job)
+        with self.assertRaisesRegex(JobError, "^compute.borrow: engine slurm does not borrow"):
+            self.engine().check(spec.parse("name: a\ndata: /d\ncompute: {command: [x], borrow: /run/x}\n"))
 
 
 class SlurmTest(slurm.Cluster):

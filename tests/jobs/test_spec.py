@@ -139,6 +139,13 @@ class SpecTest(unittest.TestCase):
         self.says("name: a\ndata: /d\ncompute:\n  trainer: {options: {host: x}}\n", 4, "compute.trainer.options.host")
         self.says("name: a\ndata: /d\nstorage: {servers: 1}\ncompute: {trainer: {mode: local}}\n", 3, "storage", "local")
         self.says(COMMAND + "lend: {gpu: true}\n", 4, "lend.gpu", "no GPU")
+        self.says("name: a\ndata: /d\ncompute: {gpus: 2, command: x}\nlend: {gpu: true}\n", 4, "lend.gpu", "one rank")
+        self.says("name: a\ndata: /d\ncompute: {gpus: 1, ranks: 2, command: x}\nlend: {gpu: true}\n", 4, "lend.gpu", "one rank")
+        self.says(COMMAND + "lend: {socket: /run/x}\n", 4, "lend.socket", "lend.gpu")
+        self.says("name: a\ndata: /d\ncompute: {borrow: /run/x, gpus: 1, command: x}\n", 3, "compute.borrow", "leave gpus")
+        self.says("name: a\ndata: /d\ncompute: {borrow: /run/x, trainer: {}}\n", 3, "compute.borrow", "does not borrow")
+        self.says("name: a\ndata: /d\ncompute: {trainer: {options: {lend: /run/x}}}\n", 3, "compute.trainer.options.lend",
+                  "field of its own")
         self.says(COMMAND + "data: {}\n", 4, "data", "twice")
 
     def test_placements_follow_from_the_fields(self):

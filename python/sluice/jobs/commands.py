@@ -74,9 +74,13 @@ def trainer(job, hosts, checkpoint, resume=False, program="offload_train", secre
     return words + flags({"json": True, **job.compute.options})
 
 
-def environment(job, hosts, checkpoint, resume=False):
-    """Variables for a command: the job's own env, and where servers and checkpoint are."""
+def environment(job, hosts, checkpoint, resume=False, lend=None):
+    """Variables for a command: the job's own env, and where servers, checkpoint and the sockets of GPUs are."""
     found = {"SLUICE_JOB": job.name, "SLUICE_CHECKPOINT": checkpoint, **job.env}
+    if lend:
+        found["SLUICE_LEND"] = lend
+    if job.compute.borrow:
+        found["SLUICE_BORROW"] = job.path(job.compute.borrow)
     if hosts:
         found["SLUICE_HOST"] = " ".join(hosts)
     if resume:

@@ -43,6 +43,7 @@ class Compute(Role):
     gpus: int = 0  # of each rank
     mig: Optional[str] = None
     mps: Optional[int] = None  # percent
+    borrow: Optional[str] = None  # the socket of a job that lends its GPU
     command: Union[str, tuple, None] = None  # for sh -c, or words; None: offload_train
     mode: Optional[str] = None
     recipe: Optional[str] = None

@@ -248,7 +248,15 @@ def _semantic(fields):
         yield ("compute", "gpu_share"), "is a part of one GPU: leave gpus out"
     if fields.get("lend", {}).get("gpu") and not (compute.get("gpus") or "gpu_share" in compute):
         yield ("lend", "gpu"), "the job has no GPU"
-    reserved = {"host", "listen", "root", "checkpoint", "resume", "dataset-mode", "pipeline"}
+    elif fields.get("lend", {}).get("gpu") and max(compute.get("gpus", 1), compute.get("ranks", 1)) > 1:
+        yield ("lend", "gpu"), "is that of one rank with one GPU: ranks that train together would wait for the one that stops"
+    if "socket" in fields.get("lend", {}) and not fields["lend"].get("gpu"):
+        yield ("lend", "socket"), "is that of lend.gpu, which is missing"
+    if "borrow" in compute and (compute.get("gpus") or "gpu_share" in compute):
+        yield ("compute", "borrow"), "gives the command a GPU: leave gpus and gpu_share out"
+    if "borrow" in compute and "trainer" in compute:
+        yield ("compute", "borrow"), "is for a command: offload_train lends, and does not borrow"
+    reserved = {"host", "listen", "root", "checkpoint", "resume", "dataset-mode", "pipeline", "lend"}
     trainer = compute.get("trainer", {})
     for path, options in ((("storage", "options"), storage.get("options")),
                           (("compute", "options"), compute.get("options")),

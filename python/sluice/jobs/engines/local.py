@@ -10,6 +10,7 @@ from .. import JobError, commands, programs, store
 from . import PAUSES, Base, cgroups, places, refuse_claims
 
 _MODULES = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_MOST_SOCKET_BYTES = 107  # unix(7), less the NUL
 _LOOK_S = 0.02  # between two looks at events of another process
 
 
@@ -23,8 +24,14 @@ class Engine(Base):
         if job.storage.placement == "shared":
             raise JobError("storage.placement: shared is a DaemonSet of engine kubernetes; here give the address of a "
                            "server that runs, or with-job")
-        if job.lend:
-            raise JobError("lend: engine local does not lend")
+        if job.lend and job.lend.cpu:
+            raise JobError("lend.cpu: engine local lends a GPU, and no CPUs")
+        socket = places.lend_socket(job, store.Record(store.default_folder(), f"{job.name}-ID1234"))
+        if socket and len(os.fsencode(socket)) > _MOST_SOCKET_BYTES:
+            raise JobError(f"lend.socket: {socket} has more than {_MOST_SOCKET_BYTES} bytes; name a shorter one")
+        borrow = job.compute.borrow and job.path(job.compute.borrow)
+        if borrow and not places.lender_gpus(borrow):
+            raise JobError(f"compute.borrow: no job that runs lends a GPU at {borrow}")
         if job.compute.mig:
             raise JobError("compute.gpu_share.mig: engine local gives whole GPUs and MPS percentages")
         if job.compute.mps and not os.path.exists(places.mps_folder()):
@@ -75,9 +82,10 @@ class Engine(Base):
         checkpoint = places.checkpoint(job, record)
         for name in places.rank_names(job):
             secrets, has = places.secrets(job, job.compute)
-            words = commands.trainer(job, hosts, checkpoint, False, "offload_train", secrets, has) + places.metrics(job) \
-                if job.has_trainer else commands.words_of(job.compute.command)
-            files[f"{name}.sh"] = self._line(place, name, words, commands.environment(job, hosts, checkpoint))
+            words = [*commands.trainer(job, hosts, checkpoint, False, "offload_train", secrets, has), *places.metrics(job),
+                     *places.lends(job, record)] if job.has_trainer else commands.words_of(job.compute.command)
+            files[f"{name}.sh"] = self._line(place, name, words, commands.environment(
+                job, hosts, checkpoint, lend=places.lend_socket(job, record)))
         return files
 
     @staticmethod

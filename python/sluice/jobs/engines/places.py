@@ -5,7 +5,7 @@ import shutil
 import signal
 import socket
 
-from .. import JobError
+from .. import JobError, store
 from . import bwrap, cgroups, processes
 
 # In the environment of every process of a job, from its fork on: the supervisor has it, too.
@@ -56,6 +56,11 @@ def metrics(job):
     return [] if "metrics" in job.compute.options else ["--metrics", "127.0.0.1:0"]
 
 
+def lends(job, record):
+    """The option by which the trainer lends its GPU."""
+    return ["--lend", socket] if (socket := lend_socket(job, record)) else []
+
+
 def limits(job):
     """{role: {"cores", "memory", "io_weight"}} of roles that have some."""
     found = {}
@@ -79,9 +84,27 @@ def mps_folder():
     return os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")
 
 
+def lend_socket(job, record):
+    """Where borrowers of the job's GPU connect; None: it lends none."""
+    if not (job.lend and job.lend.gpu):
+        return None
+    return job.path(job.lend.socket) if job.lend.socket else record.path(os.path.join("lend", "gpu"))
+
+
+def lender_gpus(socket):
+    """The GPUs of the running job that lends at this socket; [] without one."""
+    for record in store.Store().records():
+        lends = record.last("lends")
+        if lends.get("socket") == socket and record.is_held():
+            return lends["gpus"]
+    return []
+
+
 def gpus_of(job, name):
     if not name.startswith("compute"):
         return []
+    if job.compute.borrow:
+        return lender_gpus(job.path(job.compute.borrow))
     count = 1 if job.compute.mps else job.compute.gpus
     first = 0 if job.compute.mps else int(name.split("-")[1]) * count
     return gpus()[first:first + count]
@@ -95,6 +118,8 @@ def read_only(job):
         found += [job.path(root) for shard in job.data.roots for _, root in shard if "://" not in root]
     if (job.compute.recipe or "").startswith("@"):
         found.append(job.path(job.compute.recipe[1:]))
+    if job.compute.borrow:
+        found.append(os.path.dirname(job.path(job.compute.borrow)))
     return [path for path in found if os.path.exists(path)]
 
 
@@ -102,6 +127,8 @@ def writable(job, record):
     found = [outputs(job, record)]
     if job.data and job.data.store.get("cache"):
         found.append(job.path(job.data.store["cache"]))
+    if socket := lend_socket(job, record):
+        found.append(os.path.dirname(socket))
     return found
 
 

@@ -70,7 +70,9 @@ class Remote(Base):
 
     def refuse(self, job, *pairs):
         """JobError for what this engine cannot do: (field, whether it is there, words)."""
-        for field, is_there, text in (("lend", job.lend, f"engine {self.name} does not lend"), *pairs):
+        for field, is_there, text in (("lend", job.lend, f"engine {self.name} does not lend"),
+                                      ("compute.borrow", job.compute.borrow, f"engine {self.name} does not borrow"),
+                                      *pairs):
             if is_there:
                 raise JobError(f"{field}: {text}")
 

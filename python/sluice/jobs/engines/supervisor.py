@@ -144,17 +144,24 @@ class Supervisor:
     def start_ranks(self, hosts, resume):
         job, checkpoint = self.job, places.checkpoint(self.job, self.record)
         secrets, has = places.secrets(job, job.compute)
-        port = places.free_port()
+        port, lend = places.free_port(), places.lend_socket(job, self.record)
+        if lend:
+            self.record.append("lends", socket=lend, gpus=places.gpus_of(job, "compute-0"))
+        self.check_lender()
         for rank in range(job.compute.ranks):
             if job.has_trainer:
                 words = commands.trainer(job, hosts, checkpoint, resume, programs.find("offload_train"), secrets, has)
-                words += places.metrics(job)
+                words += places.metrics(job) + places.lends(job, self.record)
             else:
                 words = commands.words_of(job.compute.command)
-            env = commands.environment(job, hosts, checkpoint, resume)
+            env = commands.environment(job, hosts, checkpoint, resume, lend)
             if job.compute.ranks > 1:
                 env.update(commands.rank(job, rank, "127.0.0.1", port))
             self.start(f"compute-{rank}", words, env, False)
+
+    def check_lender(self):
+        if self.job.compute.borrow and not places.gpus_of(self.job, "compute-0"):
+            raise Ended("failed", f"no job that runs lends a GPU at {self.job.compute.borrow} (compute.borrow)")
 
     def how(self, name):
         """How a role ended, in words."""
