@@ -30,7 +30,7 @@ ROW_FIELDS = ("measure", "system", "model", "cycle_s", "number", "answers", "per
               "median_ms", "min_ms", "max_ms", "worst_error", "why", "commit", "date", "command",
               "latencies_ms")
 FIGURES = {figure.number: figure for figure in switch_page.FIGURES}
-WAYS = {"ready"}.union(*(figure.systems for figure in switch_page.FIGURES
+WAYS = {"ready", "copy"}.union(*(figure.systems for figure in switch_page.FIGURES
                          if figure.measure == "engine"))
 # Largest relative error (the norm of the difference over that of torchvision's outputs).  Outputs of
 # different images differ by MIN_SPREAD at least, so a mistaken output is found.
