@@ -31,11 +31,12 @@ static const char *when_text(const struct sluice_options *o, char text[SLUICE_SH
 static void tell(const struct run *run)
 {
     const struct sluice_options *o = run->options;
-    char share[SLUICE_SHOW_BYTES], most[SLUICE_SHOW_BYTES], gpu[32] = "no GPU, but steps";
+    char share[SLUICE_SHOW_BYTES], most[SLUICE_SHOW_BYTES], gpu[32] = "the device";
     if (run->lend_device >= 0)
         snprintf(gpu, sizeof(gpu), "GPU %d", run->lend_device);
-    sluice_log(SLUICE_LOG_INFO, "%s is lent at %s (%s, %s at most)", gpu, o->lend,
-               when_text(o, share), sluice_show_seconds(o->lend_at_most_s, most));
+    sluice_log(SLUICE_LOG_INFO, "%s is lent at %s (%s, %s at most)%s", gpu, o->lend,
+               when_text(o, share), sluice_show_seconds(o->lend_at_most_s, most),
+               run->lend_device < 0 ? ": it is no GPU, and its steps wait before they begin" : "");
 }
 
 /* The GPU that may be lent, as the options have it; -1: none. */
