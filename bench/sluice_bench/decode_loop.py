@@ -382,7 +382,7 @@ def parse_options():
                         help="no point begins later than this")
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--image-size", type=int, default=224)
-    parser.add_argument("--pipeline", help="of offload_train: a preset, such as timm-a2, or text. "
+    parser.add_argument("--pipeline", help="of offload_train: text, or @FILE, such as that of a preset. "
                         "Default: the crop and flip of --image-size")
     parser.add_argument("--steps", type=int, default=50, help="in a round of the step alone")
     parser.add_argument("--out", type=pathlib.Path, help="the rows as JSON, one a line")

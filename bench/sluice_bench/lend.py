@@ -42,7 +42,7 @@ JOB_MS, JOBS_PER_S = 84, 2
 SETTLE_S = 1     # from the first step of a training to the first request
 START_S = 120    # at most, until a process is ready
 RESTART_LIMIT_S = 90
-REAL = {"alexnet": ("--image-size", "224"), "resnet50": ("--pipeline", "timm-a2")}
+REAL = {"alexnet": ("--image-size", "224"), "resnet50": ("--pipeline", f"@{SOURCE}/python/sluice/presets/timm-a2.json")}
 FULL = {"trainer": {"model": "resnet18", "batch": 256, "image_size": 224},
         "borrower": {"model": "resnet152", "batch": 8, "image_size": 224}}
 DRY = {"trainer": {"model": "toy", "batch": 4, "image_size": 32},
