@@ -4,9 +4,11 @@ A training has the GPU, a client asks for an inference, and what counts is the c
 the reply, or the replies within a time.  One client and one wire measure every system of
 switch_systems.py.  Each output is compared with torchvision's in float32.
 
-    rows.csv       one line for each measurement; a call that is repeated makes those that are missing
-    settings.json  the machine, and what must not change between two calls
-    cells.csv      medians of the rows, made anew each time, as are figures/ and index.html
+    rows.csv              a line for each measurement; a call that is repeated makes the missing ones
+    settings.json         the machine, and what must not change between two calls
+    offload_switch.jsonl  a line for each run of it: what it counted
+    processes.log         what all processes wrote to standard error
+    cells.csv             medians of the rows, made anew each time, as are figures/ and index.html
 """
 import argparse
 import array
@@ -128,6 +130,7 @@ class Bench:
         with Torch(self) as system:
             child = system.torch("prepare", *system.all_models())
             found = child.said("models", 2 * switch_systems.START_S)
+            child.process.wait(switch_systems.START_S)
         found["wanted"] = wanted
         for name, model in found["models"].items():
             if not model["spread"] >= MIN_SPREAD:
@@ -257,6 +260,11 @@ class Bench:
                                        for key, value in fields.items()}}
         self.table.append(row)
         say(line_of(row))
+
+    def keep_report(self, report):
+        """Of a run of offload_switch."""
+        with open(self.path("offload_switch.jsonl"), "a", encoding="utf-8") as file:
+            file.write(json.dumps({"date": hosts.now(), **report}) + "\n")
 
     def fail(self, cell, error):
         self.add(cell, why=switch_page.one_line(str(error) or type(error).__name__))

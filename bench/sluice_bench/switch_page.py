@@ -232,6 +232,18 @@ def settings_of(folder):
         return {}
 
 
+def reports_table(folder):
+    """What runs of offload_switch counted; None: there was none."""
+    try:
+        with open(os.path.join(folder, "offload_switch.jsonl"), encoding="utf-8") as file:
+            reports = [json.loads(line) for line in file if line.endswith("\n")]
+    except FileNotFoundError:
+        return None
+    heads = list(dict.fromkeys(key for found in reports for key in found))
+    return [f"<{head.replace('_', ' ')}" for head in heads], [
+        [found.get(head, "-") for head in heads] for found in reports]
+
+
 def differences_table(settings):
     rate = settings.get("copy_gb_per_s")
     precision = settings.get("precision", "-")
@@ -332,6 +344,9 @@ def page_parts(folder, rows, cells, found, drawn):
         yield "<h3>Beside the published numbers</h3>\n" + report.table(
             *published_table(figure, found))
     yield "<h2>What differs from the paper</h2>\n" + report.table(*differences_table(settings))
+    reports = reports_table(folder)
+    if reports:
+        yield "<h2>What offload_switch counted</h2>\n" + report.table(*reports)
     missing = left_out(cells)
     if missing:
         yield "<h2>Left out</h2>\n<ul>" + "".join(
@@ -361,6 +376,9 @@ def draw(folder, fields):
                   *markdown(*table_of(figure, found)), "",
                   *markdown(*published_table(figure, found))]
     lines += ["", *markdown(*differences_table(settings_of(folder))), ""]
+    reports = reports_table(folder)
+    if reports:
+        lines += ["What offload_switch counted", "", *markdown(*reports), ""]
     lines += [f"left out: {line}" for line in left_out(cells)]
     if shutil.which("gnuplot"):
         os.makedirs(os.path.join(folder, "figures"), exist_ok=True)

@@ -22,7 +22,7 @@ from . import hosts, switch_wire
 
 BENCH = pathlib.Path(__file__).resolve().parents[1]
 START_S = 180  # of a process: PyTorch's import, cuDNN's choice of engines
-STOP_S = 20  # of MPS
+STOP_S = 20  # of MPS's answers and of offload_switch's end
 LOG_LINES = 3  # of what a process that ended said last
 
 
@@ -285,6 +285,15 @@ class Ours(System):
                for word in ("--model", f"{model}={given.work / model}.safetensors"))],
             self.bench.server_cpus + self.bench.train_cpus)
         self.port = self.server.said("port")["port"]
+        self.exits.callback(self._keep_report)
+
+    def _keep_report(self):
+        """What it prints at its end."""
+        self.server.process.terminate()
+        try:
+            self.bench.keep_report(self.server.said("inferences", STOP_S))
+        except Failed as error:
+            self.bench.keep_report({"why": str(error)})
 
     def train(self, model):
         self.training = self.connect()

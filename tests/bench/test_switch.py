@@ -164,7 +164,8 @@ class PageTest(Folder):
     def draw(self):
         self.keep(*self.ROWS)
         (self.out / "settings.json").write_text(json.dumps(
-            {"device": "NVIDIA Test", "copy_gb_per_s": 55.1, "models": ["resnet152"], "batch": 8}))
+            {"device": "NVIDIA Test", "driver": "1", "torch": "2", "precision": "bf16", "copy_gb_per_s": 55.1, "models": ["resnet152"], "batch": 8}))
+        (self.out / "offload_switch.jsonl").write_text('{"inferences": 9, "lent_ms": 1.5}\n')
         return run("--draw", self.out).stdout
 
     def test_tables_have_ratios_and_the_published_numbers(self):
@@ -178,6 +179,7 @@ class PageTest(Folder):
         self.assertIn("| 30 | 26.4 | 200 | 26.2 | 190 | 3.00 | - | 20.8 | - |", lines)
         self.assertIn("| copies from pinned memory | PCIe 3.0 x16, 15.75 GB/s by its standard | "
                       "55.1 GB/s measured |", lines)
+        self.assertIn("| 9 | 1.5 |", lines)
         self.assertIn("left out: latency, mps, resnet152: <script>x</script>", lines)
 
     def test_the_page_holds_figures_and_rows(self):
@@ -250,6 +252,16 @@ class TorchTest(Folder):
         self.assertEqual(self.rows(), rows)
         self.assertIn("take another --out", run(*flags, "--figures", 6, "--train-batch", 2,
                                                 code=1).stderr)
+        if (BIN / "offload_switch").exists():
+            run(*flags, "--figures", "5,6", "--cycles", 1, "--systems", "ours")
+            made = [one for one in self.rows() if one["system"] == "ours"]
+            self.assertEqual([(one["measure"], one["why"]) for one in made],
+                             [("latency", ""), ("throughput", "")])
+            report = json.loads((self.out / "offload_switch.jsonl").read_text())
+            # The outputs of each latency are asked for, too, and those of the cycle once.
+            self.assertEqual(report["inferences"], 2 * 2 + int(made[1]["answers"]) + 1)
+            self.assertGreater(report["training_steps"], 0)
+            self.assertEqual(report["failed"], 0)
         if (BIN.parent / "bench/bench_switch").exists():
             run(*flags, "--figures", 7, "--systems", "engine")
             made = [one for one in self.rows() if one["measure"] == "engine"]
