@@ -4,7 +4,7 @@
 #include "base/file.h"
 #include "cli/cli.h"
 #include "host/pages.h"
-#include "lend/switch/grouping.h"
+#include "train/grouping.h"
 #include "train/infer.h"
 #include "train/model_names.h"
 
@@ -166,21 +166,12 @@ static void open_model(struct bench *b)
 static void find_optimal(struct bench *b)
 {
     struct sluice_err err = {{0}};
-    double *seconds = bench_alloc(b->num_stages, sizeof(*seconds));
-    struct sluice_grouping_stage *stages = bench_alloc(b->num_stages, sizeof(*stages));
-    struct sluice_infer_costs costs = {.stage_seconds = seconds};
-    bench_check(sluice_infer_measure(b->infer, b->image, &costs, &err), &err);
-    for (unsigned s = 0; s < b->num_stages; s++)
-        stages[s] = (struct sluice_grouping_stage){.bytes = sluice_infer_stage_bytes(b->infer, s),
-                                                   .seconds = seconds[s]};
-    const struct sluice_grouping_costs of_copies = {
-        .bytes_per_s = costs.bytes_per_s, .overhead_s = costs.copy_seconds, .min_bytes = 2 * MB};
+    struct sluice_grouping_costs costs;
     b->optimal = bench_alloc(1, sizeof(*b->optimal));
-    bench_check(sluice_grouping_find(stages, b->num_stages, &of_copies, b->optimal, &err), &err);
+    bench_check(sluice_grouping_measure(b->infer, b->image, 2 * MB, &costs, b->optimal, &err),
+                &err);
     fprintf(stderr, "copies: %.2f GB/s and %.2f us each\n", costs.bytes_per_s * 1e-9,
-            costs.copy_seconds * 1e6);
-    free(seconds);
-    free(stages);
+            costs.overhead_s * 1e6);
 }
 
 /* Greedily: a group ends with the stage that makes it `min_bytes`. */

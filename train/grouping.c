@@ -1,4 +1,4 @@
-#include "lend/switch/grouping.h"
+#include "train/grouping.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -155,5 +155,31 @@ sluice_status sluice_grouping_find(const struct sluice_grouping_stage *stages, s
     if (search)
         free(search->begins);
     free(search);
+    return status;
+}
+
+sluice_status sluice_grouping_measure(struct sluice_infer *infer, const void *image,
+                                      uint64_t min_bytes, struct sluice_grouping_costs *costs,
+                                      struct sluice_grouping *grouping, struct sluice_err *err)
+{
+    const unsigned num_stages = sluice_infer_num_stages(infer);
+    struct sluice_grouping_stage *stages = calloc(num_stages, sizeof *stages);
+    struct sluice_infer_costs measured = {.stage_seconds = calloc(num_stages, sizeof(double))};
+    sluice_status status;
+    if (!stages || !measured.stage_seconds)
+        status = sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the stages of a model");
+    else
+        status = sluice_infer_measure(infer, image, &measured, err);
+    if (status == SLUICE_OK) {
+        for (unsigned s = 0; s < num_stages; s++)
+            stages[s] = (struct sluice_grouping_stage){.bytes = sluice_infer_stage_bytes(infer, s),
+                                                       .seconds = measured.stage_seconds[s]};
+        *costs = (struct sluice_grouping_costs){.bytes_per_s = measured.bytes_per_s,
+                                                .overhead_s = measured.copy_seconds,
+                                                .min_bytes = min_bytes};
+        status = sluice_grouping_find(stages, num_stages, costs, grouping, err);
+    }
+    free(measured.stage_seconds);
+    free(stages);
     return status;
 }

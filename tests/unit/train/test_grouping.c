@@ -1,4 +1,4 @@
-#include "lend/switch/grouping.h"
+#include "train/grouping.h"
 
 #include "base/rng.h"
 #include "support/test.h"
@@ -183,4 +183,35 @@ TEST(takes_bytes_near_the_largest_number)
     REQUIRE_OK(sluice_grouping_find(stages, 3, &costs, &grouping, NULL));
     check_is_partition(&grouping, stages + 0, 3,
                        &(struct sluice_grouping_costs){costs.bytes_per_s, costs.overhead_s, 0});
+}
+
+/* Device none says its costs in infer.h. */
+TEST(measures_a_model)
+{
+    const struct sluice_infer_options options = {.device = "none",
+                                                 .model = "resnet18",
+                                                 .num_classes = 10,
+                                                 .height = 32,
+                                                 .width = 32,
+                                                 .batch_size = 1};
+    struct sluice_infer *infer = NULL;
+    static struct sluice_grouping grouping;
+    struct sluice_grouping_costs costs;
+    REQUIRE_OK(sluice_infer_create(&options, &infer, sluice_test_err()));
+    REQUIRE_OK(sluice_infer_place(&infer, 1, sluice_test_err()));
+    void *image = calloc(1, sluice_infer_weight_bytes(infer));
+    CU_ASSERT_PTR_NOT_NULL_FATAL(image);
+    REQUIRE_OK(
+        sluice_grouping_measure(infer, image, 1000000, &costs, &grouping, sluice_test_err()));
+    CU_ASSERT_EQUAL(costs.bytes_per_s, 10e9);
+    CU_ASSERT_EQUAL(costs.overhead_s, 5e-6);
+    CU_ASSERT_EQUAL(costs.min_bytes, 1000000);
+    const unsigned num_stages = sluice_infer_num_stages(infer);
+    struct sluice_grouping_stage stages[256];
+    CU_ASSERT_FATAL(num_stages <= SLUICE_ARRAY_LEN(stages));
+    for (unsigned s = 0; s < num_stages; s++)
+        stages[s] = (struct sluice_grouping_stage){sluice_infer_stage_bytes(infer, s), 10e-6};
+    check_is_partition(&grouping, stages, num_stages, &costs);
+    free(image);
+    sluice_infer_destroy(infer);
 }

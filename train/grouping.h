@@ -1,10 +1,7 @@
-#ifndef SLUICE_LEND_SWITCH_GROUPING_H
-#define SLUICE_LEND_SWITCH_GROUPING_H
+#ifndef SLUICE_TRAIN_GROUPING_H
+#define SLUICE_TRAIN_GROUPING_H
 
-#include "base/error.h"
-
-#include <stddef.h>
-#include <stdint.h>
+#include "train/infer.h"
 
 /* Optimal model-aware grouping: how to part a model's stages into groups, so that an inference whose
  * weights are copied to the GPU group by group ends soonest.
@@ -29,7 +26,7 @@
  * of groups and stages have copied equally long, so the one whose execution ends first replaces the
  * others.  n stages thus have at most n * (n + 1) / 2 nodes.
  *
- * Threads: any; it is a pure function. */
+ * Threads: any; all but sluice_grouping_measure() are pure functions. */
 
 struct sluice_grouping_stage {
     uint64_t bytes; /* of weights; 0: has none */
@@ -61,6 +58,14 @@ SLUICE_MUST_USE sluice_status sluice_grouping_find(const struct sluice_grouping_
                                                    const struct sluice_grouping_costs *costs,
                                                    struct sluice_grouping *grouping,
                                                    struct sluice_err *err);
+
+/* The same for a model that is placed (infer.h), by what its device takes, which *costs gets.  The image is
+ * pinned.  Errors as of sluice_infer_measure(), too. */
+SLUICE_MUST_USE sluice_status sluice_grouping_measure(struct sluice_infer *infer, const void *image,
+                                                      uint64_t min_bytes,
+                                                      struct sluice_grouping_costs *costs,
+                                                      struct sluice_grouping *grouping,
+                                                      struct sluice_err *err);
 
 /* When execution ends with these groups. */
 double sluice_grouping_seconds(const struct sluice_grouping_stage *stages,
