@@ -12,22 +12,26 @@ function(sluice_module name)
   target_link_libraries(sluice_${name} PUBLIC sluice::options ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE})
 endfunction()
 
-# sluice_program(<name> SOURCES main.c ... LINK libs... [DESTINATION folder])
-# A program in <build>/bin, installed to bin or that folder; one of bin is in the wheel, too, and has
-# a man page and completions, which it prints itself.
+# sluice_program(<name> SOURCES main.c ... LINK libs... [DESTINATION folder] [COMPONENT package])
+# A program in <build>/bin, installed to bin or that folder; one of bin has a man page and completions,
+# which it prints itself, and is in the wheel, too, unless it is of a component of its own.
 function(sluice_program name)
-  cmake_parse_arguments(ARG "" "DESTINATION" "SOURCES;LINK" ${ARGN})
+  cmake_parse_arguments(ARG "" "DESTINATION;COMPONENT" "SOURCES;LINK" ${ARGN})
   if(NOT ARG_DESTINATION)
     set(ARG_DESTINATION bin)
   endif()
+  set(component programs)
+  if(ARG_COMPONENT)
+    set(component ${ARG_COMPONENT})
+  endif()
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE sluice::options ${ARG_LINK})
-  install(TARGETS ${name} RUNTIME DESTINATION ${ARG_DESTINATION})
+  install(TARGETS ${name} RUNTIME DESTINATION ${ARG_DESTINATION} COMPONENT ${component})
   if(ARG_DESTINATION STREQUAL "bin")
-    if(NOT SLUICE_DEB)
+    if(NOT SLUICE_DEB AND NOT ARG_COMPONENT)
       install(TARGETS ${name} RUNTIME DESTINATION sluice/_bin COMPONENT python EXCLUDE_FROM_ALL)
     endif()
-    sluice_texts_of_program(${name})
+    sluice_texts_of_program(${name} ${component})
   endif()
 endfunction()
 
@@ -36,7 +40,7 @@ set(SLUICE_ZSH_DIR "share/zsh/site-functions" CACHE STRING "Where zsh's completi
 
 add_custom_target(texts ALL)
 
-function(sluice_texts_of_program name)
+function(sluice_texts_of_program name component)
   if(CMAKE_CROSSCOMPILING)
     return()
   endif()
@@ -50,9 +54,9 @@ function(sluice_texts_of_program name)
     DEPENDS ${name} VERBATIM)
   add_custom_target(texts_${name} DEPENDS "${folder}/${name}.1.gz")
   add_dependencies(texts texts_${name})
-  install(FILES "${folder}/${name}.1.gz" DESTINATION share/man/man1 OPTIONAL)
-  install(FILES "${folder}/${name}" DESTINATION share/bash-completion/completions OPTIONAL)
-  install(FILES "${folder}/_${name}" DESTINATION ${SLUICE_ZSH_DIR} OPTIONAL)
+  install(FILES "${folder}/${name}.1.gz" DESTINATION share/man/man1 COMPONENT ${component} OPTIONAL)
+  install(FILES "${folder}/${name}" DESTINATION share/bash-completion/completions COMPONENT ${component} OPTIONAL)
+  install(FILES "${folder}/_${name}" DESTINATION ${SLUICE_ZSH_DIR} COMPONENT ${component} OPTIONAL)
 endfunction()
 
 # sluice_format_page(<name>): the man page <name>.5 from <name>.5.in.
