@@ -181,7 +181,7 @@ sluice_status sluice_lend_connect(const char *path, const struct sluice_lend_hel
     if (made < 0)
         return sluice_fail(err, SLUICE_E_IO, "%s: %s", path, strerror(errno));
     sluice_process_own_socket(made);
-    struct sluice_lend_answer answer;
+    struct sluice_lend_answer answer = {.status = SLUICE_OK};
     struct sluice_err reason = {{0}};
     int memfd = -1;
     sluice_status status = connect_to(made, path, err);

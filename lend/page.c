@@ -10,8 +10,7 @@
 enum { IDLE, WAITS, HAS, STATE_MASK = 3 };
 
 _Static_assert(sizeof(struct sluice_lend_page) <= SLUICE_LEND_PAGE_BYTES, "the page holds it");
-_Static_assert(sizeof(_Atomic uint32_t) == 4 && ATOMIC_INT_LOCK_FREE == 2 &&
-                   ATOMIC_LLONG_LOCK_FREE == 2,
+_Static_assert(sizeof(_Atomic uint32_t) == 4 && ATOMIC_LLONG_LOCK_FREE == 2,
                "processes share atomics");
 
 /* All atomics here are sequentially consistent.  Who waits reads `changes`, looks at the page, is

@@ -6,6 +6,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#pragma GCC diagnostic ignored "-Wmissing-prototypes" /* they are in the toolkit's header */
+
 #define VISIBLE __attribute__((visibility("default")))
 #define DEVICE_OFFSET UINT64_C(0x100000000000)
 

@@ -33,7 +33,7 @@ TEST(borrowers_killed_at_random_leave_the_gpu_to_the_owner)
     struct lend_child other = lend_child_start(path), children[NUM_AT_ONCE];
     CU_ASSERT_EQUAL(lend_child_do(&other, LEND_OPEN, 0).status, SLUICE_OK);
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
-    const unsigned num_kills = sluice_test_is_long() ? 1000 : 90;
+    const unsigned num_kills = sluice_test_is_long() ? 1002 : 90;
     for (unsigned round = 0; round < num_kills / NUM_AT_ONCE; round++) {
         for (unsigned i = 0; i < NUM_AT_ONCE; i++) {
             children[i] = lend_child_start(path);
@@ -119,6 +119,19 @@ static bool start_stepped(const char *path, struct stepped *s)
     return true;
 }
 
+/* In what a take and a give write. */
+static bool is_same(const struct sluice_lend_page *a, const struct sluice_lend_page *b)
+{
+    bool is_same = a->mask == b->mask && a->lent_ns == b->lent_ns &&
+                   a->lent_since_ns == b->lent_since_ns && a->waited_ns == b->waited_ns;
+    for (unsigned i = 0; i < SLUICE_LEND_WAIT_BUCKETS; i++)
+        is_same &= a->waits[i] == b->waits[i];
+    for (unsigned i = 0; i < SLUICE_LEND_SLOTS; i++)
+        is_same &= a->slots[i].state == b->slots[i].state &&
+                   a->slots[i].looked_ns == b->slots[i].looked_ns;
+    return is_same;
+}
+
 /* Until it has written to the page.  False: it has ended. */
 static bool step_to_next_write(struct stepped *s)
 {
@@ -129,11 +142,7 @@ static bool step_to_next_write(struct stepped *s)
             return false;
         if (!read_page(s, &page))
             return false;
-        /* Others have no part in these. */
-        if (memcmp(page.slots, s->seen.slots, sizeof(page.slots)) != 0 ||
-            page.mask != s->seen.mask || page.lent_ns != s->seen.lent_ns ||
-            page.lent_since_ns != s->seen.lent_since_ns ||
-            memcmp(page.waits, s->seen.waits, sizeof(page.waits)) != 0)
+        if (!is_same(&page, &s->seen))
             return true;
     }
 }
@@ -171,6 +180,35 @@ TEST(borrowers_killed_or_stopped_after_any_write_leave_the_gpu_to_the_owner)
             sluice_lend_close(lend);
         }
     printf("%u writes\n", num_writes - 1);
+    CU_ASSERT(num_writes - 1 >= 6);
+}
+
+/* After the owner stopped lending, a borrower in the middle of a request goes on by one write, which may
+ * be to the mask, and is stopped there; later it is killed. */
+TEST(after_stop_points_pass_whatever_a_borrower_still_writes)
+{
+    unsigned num_writes = 0;
+    for (bool has_ended = false; !has_ended; num_writes++) {
+        const char *path = sluice_test_path("after_stop");
+        struct sluice_lend *lend = lend_open(path, 600000);
+        struct stepped s;
+        if (!start_stepped(path, &s)) {
+            puts("skipped: processes cannot be traced here");
+            sluice_lend_close(lend);
+            return;
+        }
+        for (unsigned i = 0; i < num_writes && !has_ended; i++)
+            has_ended = !step_to_next_write(&s);
+        sluice_lend_stop(lend);
+        CHECK_OK(sluice_lend_point(lend, NULL, sluice_test_err()));
+        if (!has_ended && step_to_next_write(&s)) {
+            CHECK_OK(sluice_lend_point(lend, NULL, sluice_test_err()));
+            kill(s.pid, SIGKILL);
+            waitpid(s.pid, NULL, 0);
+            CHECK_OK(sluice_lend_point(lend, NULL, sluice_test_err()));
+        }
+        sluice_lend_close(lend);
+    }
     CU_ASSERT(num_writes - 1 >= 6);
 }
 
