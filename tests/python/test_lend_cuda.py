@@ -24,12 +24,12 @@ support.require("torch", "torchvision")
 import torch
 import torchvision
 
+if not torch.cuda.is_available():
+    support.skip("torch finds no GPU")
+
 import sluice.programs
 import sluice.torch
 from sluice import lend
-
-if not torch.cuda.is_available():
-    support.skip("torch finds no GPU")
 
 BATCH = 64
 TAKES = 1000
