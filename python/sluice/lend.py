@@ -54,12 +54,13 @@ def _stop_owners():
 @functools.lru_cache(maxsize=None)
 def _probe(device):
     """Tries in a child process whether streams of the device can wait for a page: where they cannot, it may hang."""
-    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    program = ("import sys; sys.path.insert(0, sys.argv[1]); from sluice import _sluice\n"
+    program = ("import importlib.util as util, sys\n"
+               "spec = util.spec_from_file_location('sluice._sluice', sys.argv[1])\n"
+               "_sluice = util.module_from_spec(spec)\n"
                "try: _sluice.lend_probe(int(sys.argv[2]))\n"
                "except _sluice.Error as error: sys.exit(str(error))")
     try:
-        done = subprocess.run([sys.executable, "-c", program, package, str(device)], timeout=_PROBE_S, text=True,
+        done = subprocess.run([sys.executable, "-ISc", program, _sluice.__file__, str(device)], timeout=_PROBE_S, text=True,
                               errors="replace", stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     except subprocess.TimeoutExpired:
         raise _sluice.UnsupportedError(
@@ -111,7 +112,7 @@ class Owner:
                 PyTorch's current stream, or where PyTorch does not use CUDA the default stream
         """
         cuda = _cuda() if self.device >= 0 else None
-        if cuda is not None and not self._is_in_graph:
+        if cuda is not None and not self._is_in_graph and stream != 0:
             with cuda.device(self.device) if stream is None else cuda.stream(cuda.ExternalStream(stream, self.device)):
                 self._is_in_graph = cuda.is_current_stream_capturing()
         if stream is None:
