@@ -102,7 +102,7 @@ def _nothing(*args):
     """What a copy of a hook does."""
 
 
-def _nothing_as_before():
+def _copied():
     return _nothing
 
 
@@ -122,7 +122,7 @@ class _Hook:
         return _nothing
 
     def __reduce__(self):
-        return _nothing_as_before, ()
+        return _copied, ()
 
 
 class Gate:
@@ -279,13 +279,15 @@ class Gate:
         self._hooks = []
         for leaf in sorted({*forward, *backward}):
             module = self._leaves[leaf]
-            before, after = self._hooks_of(leaf, forward.get(leaf, ()), backward.get(leaf, ()), at)
-            self._hooks.append(module.register_forward_pre_hook(_Hook(module, before)))
+            before, after = self._hooks_of(leaf, forward.get(leaf), backward.get(leaf), at)
+            if leaf in forward:
+                self._hooks.append(module.register_forward_pre_hook(_Hook(module, before)))
             if leaf in backward:
                 self._hooks.append(module.register_forward_hook(_Hook(module, after)))
 
     def _hooks_of(self, leaf, forward, backward, at):
         uses = self._uses
+        is_counted_before = forward is not None
 
         def before(inputs):
             use = uses[leaf]
@@ -294,6 +296,8 @@ class Gate:
                 at((leaf, use, False))
 
         def after(inputs, output):
+            if not is_counted_before:
+                uses[leaf] += 1
             use = uses[leaf] - 1
             if use not in backward:
                 return
