@@ -23,9 +23,10 @@ TINY = ("--device", "cpu", "--models", "alexnet", "--batch", 1, "--train-batch",
         "fp32", "--quick", "--train-seconds", 0.1, "--bin", BIN)
 
 
-def run(*flags, code=0):
+def run(*flags, code=0, path=None):
     done = subprocess.run([sys.executable, BENCH / "switch", *map(str, flags)],
-                          capture_output=True, text=True, timeout=2 * TIMEOUT_S, check=False)
+                          capture_output=True, text=True, timeout=2 * TIMEOUT_S, check=False,
+                          env={**os.environ, "PATH": f"{path or '/none'}:{os.environ['PATH']}"})
     if done.returncode != code:
         raise AssertionError(f"{done.args} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
     return done
@@ -238,6 +239,20 @@ class ResumeTest(Folder):
 class TorchTest(Folder):
     """Every system of PyTorch answers as torchvision does, and a call that is repeated goes on."""
 
+    def check_mps(self, flags):
+        """With a control program that only writes down what it is told."""
+        control, told = self.path / "bin/nvidia-cuda-mps-control", self.path / "told"
+        control.parent.mkdir()
+        for daemon, code in (("echo no GPU >&2; exit 1", 1), ("exec sleep 600", 0)):
+            control.write_text(f'#!/bin/sh\n[ "$1" = -f ] && {{ {daemon}; }}\nread -r command\n'
+                               f'echo "$command" >>{told}\nexit {code}\n')
+            control.chmod(0o755)
+            run(*flags, "--systems", "mps", path=control.parent)
+        broken, whole = [one for one in self.rows() if one["system"] == "mps"]
+        self.assertIn("does not start: no GPU", broken["why"])
+        self.assertEqual((whole["why"], whole["answers"]), ("", "2"))
+        self.assertEqual(told.read_text().split()[-2:], ["get_server_list", "quit"])
+
     def test_systems_of_pytorch(self):
         flags = (*TINY, "--out", self.out, "--work", self.path / "work", "--figures", "5,9",
                  "--systems", "ready,restart,next")
@@ -252,6 +267,7 @@ class TorchTest(Folder):
         self.assertEqual(self.rows(), rows)
         self.assertIn("take another --out", run(*flags, "--figures", 6, "--train-batch", 2,
                                                 code=1).stderr)
+        self.check_mps(flags)
         if (BIN / "offload_switch").exists():
             run(*flags, "--figures", "5,6", "--cycles", 1, "--systems", "ours")
             made = [one for one in self.rows() if one["system"] == "ours"]
