@@ -9,6 +9,7 @@ import random
 import signal
 import subprocess
 import threading
+import time
 import unittest
 
 import exposition
@@ -242,7 +243,7 @@ class OnTheCpu(LendTest):
         rng = random.Random(SEED)
         lent, plain = (pathlib.Path(self.folder.name, name) for name in ("lent", "plain"))
         self.train(plain, "--epochs", 1)  # or skipped
-        lender = self.enterContext(Lender(self.path, *self.learning(lent, *ENDLESS, "--lend-at-most", "20ms")))
+        lender = self.enterContext(Lender(self.path, *self.learning(lent, *ENDLESS, "-p", 1, "--lend-at-most", "20ms")))
         for _ in range(12):  # held too long now and then, and killed anywhere
             borrowers = [self.borrow(rng.choice((0, 1, 5, 40)), rng.choice((0, 1))) for _ in range(3)]
             for borrower in borrowers:
@@ -250,6 +251,8 @@ class OnTheCpu(LendTest):
             rng.shuffle(borrowers)
             for borrower in borrowers:
                 borrower.kill()
+        while "train epoch 0 [1/" not in lender.log:
+            time.sleep(0.01)
         seen = lender.stop()
         epochs = len(seen) + 1  # it was stopped within the last, or before it
         rest = self.train(lent, "--epochs", epochs, "--resume", lent)
