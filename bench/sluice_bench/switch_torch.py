@@ -251,17 +251,23 @@ class Outputs:
         self.kept.clear()
 
 
-class Requests:
-    """The requests of one connection, as (model's name, rows in pinned memory)."""
+def make_rows(options):
+    """Memory for a request."""
+    return torch.empty(options.batch, 3, SIZE, SIZE, pin_memory=options.device == "cuda")
 
-    def __init__(self, options, connection):
+
+class Requests:
+    """The requests of one connection, whose data come into `rows`."""
+
+    def __init__(self, connection, rows):
         self.connection = connection
         connection.settimeout(IDLE_S)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.rows = pinned(options, torch.empty(options.batch, 3, SIZE, SIZE))
-        self.view = memoryview(self.rows.numpy()).cast("B")
+        self.rows = rows
+        self.view = memoryview(rows.numpy()).cast("B")
 
     def each(self, models, on_name=lambda: None):
+        """The name of each request's model; on_name() is called before its data are received."""
         while True:
             task = switch_wire.read_task(self.connection)
             if task is None:
@@ -282,6 +288,7 @@ class Requests:
 
 def answer_all(options, answer, outputs):
     """Calls answer(requests) for each connection to a free port, of which it tells."""
+    rows = make_rows(options)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(IDLE_S)
         say(port=listener.getsockname()[1])
@@ -289,7 +296,7 @@ def answer_all(options, answer, outputs):
             connection, _ = listener.accept()
             with connection:
                 try:
-                    answer(Requests(options, connection))
+                    answer(Requests(connection, rows))
                 except switch_wire.WireError as error:
                     print(f"switch_torch: {error}", file=sys.stderr)
                     with contextlib.suppress(OSError):
@@ -319,7 +326,7 @@ def fresh(options):
     captured for those that follow."""
     outputs, runners = Outputs(options), {}
     with socket.socket(fileno=options.fd) as connection:
-        requests = Requests(options, connection)
+        requests = Requests(connection, make_rows(options))
         for name in requests.each(options.models):
             is_first = name not in runners
             if is_first:
@@ -337,7 +344,8 @@ def standby(options):
     for name in options.models:
         models[name] = make_model(options, name)
         homes[name] = [(tensor, pinned(options, tensor.data))
-                       for tensor in (*models[name].parameters(), *models[name].buffers())]
+                       for tensor in (*models[name].parameters(), *models[name].buffers())
+                       if tensor.is_floating_point()]  # not the counters of batches
     training = socket.socket(fileno=options.fd)
     training.settimeout(switch_wire.LIMIT_S)
     torch.zeros(1, device=options.device)  # makes the context
