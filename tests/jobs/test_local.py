@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Engine local: whole jobs on this machine, from submit to their end, and all that can be done with them."""
+import dataclasses
 import glob
 import json
 import os
@@ -419,6 +420,18 @@ class LocalTest(support.JobTest):
             said = offload_job("render", command)
             self.assertIn("export SLUICE_LEND=/run/x/gpu\n", said)
             self.assertIn(f"export SLUICE_BORROW={self.folder}/lend/gpu\n", offload_job("render", self.borrower()))
+
+    def test_a_container_gets_the_folder_of_the_socket(self):
+        from jobs.engines import places, podman
+        lender, borrower = (dataclasses.replace(spec.load(path), image="sluice") for path in (self.lender(), self.borrower()))
+        folder = self.folder / "lend"
+        folder.mkdir()
+        with unittest.mock.patch.object(places, "lender_gpus", return_value=[5]):
+            words = podman.Podman(borrower, store.Record("/r", "borrows-1")).wrap("compute-0", ["x"], {"A": "b"})
+        self.assertIn(f"--volume {folder}:{folder}:ro ", " ".join(words))
+        self.assertIn("--device nvidia.com/gpu=5 ", " ".join(words))
+        words = podman.Podman(lender, store.Record("/r", "lends-1")).wrap("compute-0", ["x"], {})
+        self.assertIn(f"--volume {folder}:{folder} ", " ".join(words))
 
     # --- what starts nothing ---
 
