@@ -41,14 +41,14 @@ MIN_SPREAD = 0.15
 GAP_S = 0.15  # between two requests, so that the training is at work when the next one comes
 MANY = 100  # requests of a system that needs no training
 # Seconds that a start and a measurement take on an H100, about, for --max-seconds.
-START_S = {"ready": 20, "ours": 60, "mps": 25, "restart": 1, "next": 25, "engine": 1}
-EACH_S = {"ready": 0, "ours": 2, "mps": 9, "restart": 15, "next": 2, "engine": 30}
+START_S = {"ready": 20, "ours": 60, "alone": 20, "mps": 25, "restart": 1, "next": 25, "engine": 1}
+EACH_S = {"ready": 0, "ours": 2, "alone": 2, "mps": 9, "restart": 15, "next": 2, "engine": 30}
 
 Cell = collections.namedtuple("Cell", "measure system model cycle_s number")
 SYSTEMS = {kind.NAME: kind for kind in (
-    switch_systems.Ready, switch_systems.Ours, switch_systems.Mps, switch_systems.Next,
-    switch_systems.Restart)}
-ORDER = ("ready", "ours", "engine", "mps", "next", "restart")  # the time may be over before the end
+    switch_systems.Ready, switch_systems.Ours, switch_systems.Alone, switch_systems.Mps,
+    switch_systems.Next, switch_systems.Restart)}
+ORDER = ("ready", "ours", "engine", "mps", "alone", "next", "restart")  # the time may be over before the end
 ERRORS = (switch_systems.Failed, switch_wire.WireError, OSError, subprocess.SubprocessError,
           queue.Empty, ValueError)
 
@@ -112,7 +112,7 @@ class Bench:
 
     def num_requests(self, system):
         options = self.options
-        return {"ready": MANY, "restart": options.restarts, "next": 2 * options.restarts}.get(
+        return {"ready": MANY, "alone": MANY, "restart": options.restarts, "next": 2 * options.restarts}.get(
             system, options.requests) if not options.quick else 2
 
     # --- measuring ---

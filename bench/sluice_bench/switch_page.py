@@ -9,7 +9,8 @@ import statistics
 from . import records
 from .toolkit import report
 
-TITLES = {"ready": "ready", "ours": "offload_switch", "mps": "MPS", "restart": "stop and start",
+TITLES = {"ready": "ready", "ours": "offload_switch",
+          "alone": "without training", "mps": "MPS", "restart": "stop and start",
           "next": "stop next",
           # Ways of bench_switch.
           "by_layer_not_pipelined": "by layer, not pipelined",
@@ -17,7 +18,8 @@ TITLES = {"ready": "ready", "ours": "offload_switch", "mps": "MPS", "restart": "
           "ours_allocating": "no memory management", "ours_eager": "no CUDA graph",
           "ours_eager_not_pinned": "no CUDA graph, not pinned"}
 _AREAS = report.AREAS
-COLOURS = {"ready": _AREAS["grey"], "ours": _AREAS["green"], "mps": _AREAS["blue"],
+COLOURS = {"ready": _AREAS["grey"], "ours": _AREAS["green"],
+           "mps": _AREAS["blue"],
            "restart": _AREAS["orange"], "next": _AREAS["yellow"],
            "by_layer_not_pipelined": _AREAS["orange"], "grouped_not_pipelined": _AREAS["yellow"],
            "by_layer": _AREAS["blue"], "ours_allocating": _AREAS["orange"],
@@ -54,10 +56,10 @@ PUBLISHED = {
 Figure = collections.namedtuple("Figure", "number title measure systems text")
 FIGURES = [
     Figure(5, "Latency of an inference while a training has the GPU", "latency",
-           ("ready", "ours", "mps", "restart"),
+           ("ready", "ours", "alone", "mps", "restart"),
            "A batch sent over TCP until its reply. ready: the models stay on the GPU, which nothing "
            "else uses. offload_switch: training and inference of the same model; weights come from "
-           "pinned memory. MPS: models and training stay on the GPU, without unified memory. stop "
+           "pinned memory. without training: the same while nothing trains (table alone). MPS: models and training stay on the GPU, without unified memory. stop "
            "and start: the training's process is killed, a process of PyTorch is started."),
     Figure(6, "Batches a second over the scheduling cycle", "throughput",
            ("ready", "ours", "mps", "restart"),
@@ -275,7 +277,7 @@ def bars(figure, found):
     keys = [(model, cycle) for model in found.models(figure.measure)
             for cycle in (found.cycles() if is_rate else [0.0])]
     value = "per_s" if is_rate else "median_ms"
-    systems = [system for system in figure.systems if any(
+    systems = [system for system in figure.systems if system != "alone" and any(
         found.cell(figure.measure, system, *key).get(value) is not None for key in keys)]
     if not systems:
         return None

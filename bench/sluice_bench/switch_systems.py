@@ -311,3 +311,8 @@ class Ours(System):
             data = (self.options.work / "input.f32").read_bytes()
             found = client.ask_logits(switch_wire.request_bytes(f"{model}_logits", data))
         return sent, self.bench.error_of(model, found)
+
+
+class Alone(Ours):
+    """offload_switch while nothing trains: what its copies cost by themselves."""
+    NAME, TRAINS = "alone", False
