@@ -3,7 +3,11 @@
 
 #include "base/clock.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -400,6 +404,91 @@ TEST(the_example_borrows)
     const struct sluice_lend_counters counters = lend_counters(lend);
     CU_ASSERT_EQUAL(counters.requests, 5);
     CU_ASSERT(counters.lent_ns >= 5000000);
+    sluice_lend_close(lend);
+}
+
+static int failed_threads;
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+                          void *arg);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+                          void *arg);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+                          void *arg)
+{
+    if (failed_threads > 0) {
+        failed_threads--;
+        return EAGAIN;
+    }
+    return __real_pthread_create(thread, attributes, run, arg);
+}
+
+/* The lowest free descriptor: the same before and after if none is lost in between. */
+static int next_fd(void)
+{
+    const int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    close(fd);
+    return fd;
+}
+
+static void limit_descriptors(rlim_t most)
+{
+    struct rlimit limit;
+    CU_ASSERT_EQUAL_FATAL(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    limit.rlim_cur = most;
+    CU_ASSERT_EQUAL_FATAL(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
+TEST(without_a_thread_or_descriptors_it_does_not_open_and_leaves_nothing)
+{
+    const struct sluice_lend_options options = {.path = sluice_test_path("short"), .device = -1};
+    const int first = next_fd();
+    struct sluice_lend *lend = NULL;
+    failed_threads = 1;
+    CHECK_FAILS(SLUICE_E_NO_MEMORY, "no thread",
+                sluice_lend_open(&options, &lend, sluice_test_err()));
+    CU_ASSERT_EQUAL(next_fd(), first);
+    CU_ASSERT_EQUAL(access(options.path, F_OK), -1);
+    struct rlimit limit;
+    CU_ASSERT_EQUAL_FATAL(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    for (rlim_t more = 0; more < 3; more++) { /* an eventfd, the page, the socket */
+        limit_descriptors((rlim_t)first + more);
+        CHECK_FAILS(SLUICE_E_IO, "Too many open files",
+                    sluice_lend_open(&options, &lend, sluice_test_err()));
+        limit_descriptors(limit.rlim_cur);
+        CU_ASSERT_EQUAL(next_fd(), first);
+        CU_ASSERT_EQUAL(access(options.path, F_OK), -1);
+    }
+    CU_ASSERT_PTR_NULL(lend);
+    REQUIRE_OK(sluice_lend_open(&options, &lend, sluice_test_err()));
+    sluice_lend_close(lend);
+    CU_ASSERT_EQUAL(next_fd(), first);
+}
+
+TEST(a_borrower_that_comes_while_descriptors_are_short_is_accepted_later)
+{
+    const char *path = sluice_test_path("crowd");
+    struct sluice_lend *lend = lend_open(path, 600000);
+    struct lend_child child = lend_child_start(path);
+    char stat[64], text[256];
+    snprintf(stat, sizeof(stat), "/proc/%d/stat", child.pid);
+    const int fd = open(stat, O_RDONLY | O_CLOEXEC);
+    const int first = next_fd();
+    struct rlimit limit;
+    CU_ASSERT_EQUAL_FATAL(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    CU_ASSERT_EQUAL(lend_child_do(&child, LEND_CLOSE, 0).status, 0); /* it has begun */
+    limit_descriptors((rlim_t)first);
+    lend_child_send(&child, LEND_OPEN, 0, 0);
+    /* It waits for the answer, or for its order still. */
+    for (int num_asleep = 0; num_asleep < 20; sched_yield()) {
+        const ssize_t len = pread(fd, text, sizeof(text) - 1, 0);
+        text[len > 0 ? len : 0] = 0;
+        const char *end = strrchr(text, ')');
+        num_asleep += end && end[2] == 'S';
+    }
+    limit_descriptors(limit.rlim_cur);
+    CU_ASSERT_EQUAL(lend_child_reply(&child).status, SLUICE_OK);
+    close(fd);
+    lend_child_end(&child, 0);
     sluice_lend_close(lend);
 }
 

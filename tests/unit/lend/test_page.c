@@ -173,7 +173,7 @@ TEST(reconcile_leaves_the_bits_of_requests)
 }
 
 /* Done once when page.c reads the clock, which it does between two looks at the page. */
-static void (*meanwhile)(void);
+static _Thread_local void (*meanwhile)(void);
 
 uint64_t __real_sluice_clock_ns(void);
 uint64_t __wrap_sluice_clock_ns(void);
