@@ -168,6 +168,7 @@ class Mps(Ready):
             raise Failed("nvidia-cuda-mps-control is not installed")
         folder = self.exits.enter_context(tempfile.TemporaryDirectory(prefix="mps-"))
         self.env = {"CUDA_MPS_PIPE_DIRECTORY": folder, "CUDA_MPS_LOG_DIRECTORY": folder}
+        self.exits.callback(self._keep_logs, pathlib.Path(folder))
         self.training = self.trained = None
         daemon = self.child([control, "-f"], (), env={**os.environ, **self.env},
                             stdin=subprocess.DEVNULL)
@@ -183,6 +184,11 @@ class Mps(Ready):
                 raise Failed(f"nvidia-cuda-mps-control does not start: {daemon.why()}")
             time.sleep(0.1)
         super().start(self.env)
+
+    def _keep_logs(self, folder):
+        with open(self.bench.path("processes.log"), "ab") as log:
+            for path in sorted(folder.glob("*.log")):
+                log.write(path.read_bytes())
 
     def train(self, model):
         """It goes on, as in the published program, until another model is to be trained."""

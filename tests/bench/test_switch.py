@@ -246,13 +246,15 @@ class TorchTest(Folder):
         control.parent.mkdir()
         for daemon, code in (("echo no GPU >&2; exit 1", 1), ("exec sleep 600", 0)):
             control.write_text(f'#!/bin/sh\n[ "$1" = -f ] && {{ {daemon}; }}\nread -r command\n'
-                               f'echo "$command" >>{told}\nexit {code}\n')
+                               f'echo "$command" | tee -a {told} '
+                               f'>>"$CUDA_MPS_LOG_DIRECTORY/control.log"\nexit {code}\n')
             control.chmod(0o755)
             run(*flags, "--systems", "mps", path=control.parent)
         broken, whole = [one for one in self.rows() if one["system"] == "mps"]
         self.assertIn("does not start: no GPU", broken["why"])
         self.assertEqual((whole["why"], whole["answers"]), ("", "2"))
         self.assertEqual(told.read_text().split()[-2:], ["get_server_list", "quit"])
+        self.assertIn("get_server_list\nquit\n", (self.out / "processes.log").read_text())
 
     def test_systems_of_pytorch(self):
         flags = (*TINY, "--out", self.out, "--work", self.path / "work", "--figures", "5,9",
