@@ -78,8 +78,12 @@ def request(name, data=b""):
 
 
 class Client:
-    def __init__(self, port):
-        self.socket = socket.create_connection(("127.0.0.1", port), TIMEOUT_S)
+    def __init__(self, port, receive_bytes=None):
+        self.socket = socket.socket()
+        if receive_bytes:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+        self.socket.settimeout(TIMEOUT_S)
+        self.socket.connect(("127.0.0.1", port))
 
     def send(self, data):
         self.socket.sendall(data)
@@ -104,8 +108,9 @@ class Client:
 
     def logits(self, name, data):
         """None if the request failed."""
-        if self.ask(name, data) != DONE:
-            return None
+        return self.logits_after_reply() if self.ask(name, data) == DONE else None
+
+    def logits_after_reply(self):
         size, = struct.unpack("I", self.receive(4))
         return list(array.array("f", self.receive(size)))
 
