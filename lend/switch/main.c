@@ -19,8 +19,7 @@ struct house {
     const struct switch_options *options;
     int weights_fd, board_fd;
     struct switch_board *board;
-    char folder[256]; /* of `socket`; "": none */
-    char socket[300];
+    char folder[32], socket[40]; /* "": none */
 };
 
 static sluice_status make_memory(struct house *house, struct sluice_err *err)
@@ -37,21 +36,14 @@ static sluice_status make_memory(struct house *house, struct sluice_err *err)
     return switch_load_weights(house->options, house->weights_fd, err);
 }
 
-/* The socket at which the GPU is lent: that of --lend, or one for the training process. */
-static sluice_status make_socket(struct house *house, struct sluice_err *err)
+/* For the socket of the training process; nobody else gets into the folder. */
+static sluice_status make_folder(struct house *house, struct sluice_err *err)
 {
-    const char *const at = getenv("XDG_RUNTIME_DIR");
-    if (house->options->lend)
-        sluice_print(house->socket, sizeof house->socket, "%s", house->options->lend);
-    if (!house->options->trains)
-        return SLUICE_OK;
-    if (!sluice_print(house->folder, sizeof house->folder, "%s/offload_switch.XXXXXX",
-                      at && at[0] == '/' ? at : "/tmp") ||
-        !mkdtemp(house->folder)) {
-        house->folder[0] = 0;
-        return sluice_fail(err, SLUICE_E_IO, "no folder for a socket: %s", strerror(errno));
-    }
-    sluice_print(house->socket, sizeof house->socket, "%s/lend", house->folder);
+    char folder[] = "/tmp/offload_switch.XXXXXX";
+    if (!mkdtemp(folder))
+        return sluice_fail(err, SLUICE_E_IO, "%s: %s", folder, strerror(errno));
+    memcpy(house->folder, folder, sizeof folder);
+    sluice_print(house->socket, sizeof house->socket, "%s/lend", folder);
     return SLUICE_OK;
 }
 
@@ -78,15 +70,16 @@ int main(int argc, char **argv)
     sluice_log_set_program("offload_switch");
     struct sluice_err err = {0};
     sluice_status status = sluice_quit_init(&err);
-    if (status == SLUICE_OK)
-        status = make_socket(&house, &err);
+    if (status == SLUICE_OK && house.options->trains)
+        status = make_folder(&house, &err);
     if (status == SLUICE_OK)
         status = make_memory(&house, &err);
     if (status == SLUICE_OK) {
         struct switch_staff staff = {.options = house.options,
                                      .argv = argv,
                                      .argc = argc,
-                                     .lend = house.socket,
+                                     .lend =
+                                         house.options->lend ? house.options->lend : house.socket,
                                      .weights_fd = house.weights_fd,
                                      .board_fd = house.board_fd};
         status = switch_serve(&staff, house.board, &err);

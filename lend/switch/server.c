@@ -402,31 +402,33 @@ static void serve_once(struct switch_server *server, bool takes_requests)
     }
     check_times(server);
     direct_trainer(server);
-    if (takes_requests)
+    if (takes_requests) {
         run_next(server);
+        switch_staff_restart(server->staff, sluice_clock_ns());
+    }
 }
 
-static bool is_anybody_sending(const struct switch_server *server)
+/* Limits of times end it. */
+static bool is_answering(const struct switch_server *server)
 {
-    bool is_any = false;
+    bool is_any = server->running >= 0;
     for (int c = 0; c < SWITCH_NUM_SLOTS; c++)
         is_any |= server->connections[c].state == SENDS;
     return is_any;
 }
 
+/* One after the other, so that none disturbs what another measures. */
 static sluice_status start_workers(struct switch_server *server, struct sluice_err *err)
 {
     struct switch_staff *staff = server->staff;
     for (unsigned w = 0; w < staff->num_workers; w++) {
-        staff->workers[w].is_training = w == server->options->num_workers;
-        switch_staff_start(staff, &staff->workers[w]);
-        const bool is_last = w + 1 == staff->num_workers;
-        for (unsigned i = 0; i <= w && (w == 0 || is_last); i++) {
-            while (staff->workers[i].state == SWITCH_WORKER_STARTING && !sluice_quit_requested())
-                serve_once(server, false);
-            if (staff->workers[i].state != SWITCH_WORKER_IDLE)
-                return sluice_fail(err, SLUICE_E_IO, "a worker process does not start");
-        }
+        struct switch_worker *worker = &staff->workers[w];
+        worker->is_training = w == server->options->num_workers;
+        switch_staff_start(staff, worker);
+        while (worker->state == SWITCH_WORKER_STARTING && !sluice_quit_requested())
+            serve_once(server, false);
+        if (worker->state != SWITCH_WORKER_IDLE)
+            return sluice_fail(err, SLUICE_E_IO, "a worker process does not start");
     }
     return SLUICE_OK;
 }
@@ -464,17 +466,7 @@ sluice_status switch_serve(struct switch_staff *staff, struct switch_board *boar
         printf("{\"port\": %u}\n", port);
         fflush(stdout);
     }
-    while (status == SLUICE_OK && !sluice_quit_requested()) {
-        serve_once(&server, true);
-        switch_staff_restart(staff, sluice_clock_ns());
-    }
-    /* The limits of times end this. */
-    while (server.running >= 0 || is_anybody_sending(&server))
-        serve_once(&server, false);
-    for (int c = 0; c < SWITCH_NUM_SLOTS; c++) {
-        if (server.connections[c].state != FREE)
-            end_connection(&server, c);
-    }
-    close(server.listener);
+    while (status == SLUICE_OK && (!sluice_quit_requested() || is_answering(&server)))
+        serve_once(&server, !sluice_quit_requested());
     return sluice_quit_requested() ? SLUICE_OK : status;
 }

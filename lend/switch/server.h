@@ -15,8 +15,9 @@
  * --timeout ends the connection.  Where all connections are in use, a new one takes the place of the
  * one that waits longest for its client, if for a second or more. */
 
-/* Listens, starts the workers and waits until they are ready, the first alone, as it measures; then
- * prints the port and serves until sluice_quit_requested().  A request that runs then is answered.
+/* Listens, starts the workers, and when they are ready prints the port and serves until
+ * sluice_quit_requested().  A request that runs then is answered;
+ * connections stay open until the process ends.
  * SLUICE_E_IO: the port is taken, or a worker does not start. */
 SLUICE_MUST_USE sluice_status switch_serve(struct switch_staff *staff, struct switch_board *board,
                                            struct sluice_err *err);

@@ -96,8 +96,8 @@ static void bury(struct switch_worker *worker)
                worker->is_training ? "training" : "inference", (int)worker->pid,
                WIFSIGNALED(status) ? "signal" : "exit code",
                WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
-    const bool was_ready = worker->state != SWITCH_WORKER_STARTING;
-    worker->start_at_ns = sluice_clock_ns() + (was_ready ? 0 : RETRY_NS);
+    worker->start_at_ns =
+        sluice_clock_ns() + (worker->state == SWITCH_WORKER_STARTING ? RETRY_NS : 0);
     worker->state = SWITCH_WORKER_ABSENT;
 }
 

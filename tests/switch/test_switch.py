@@ -174,7 +174,7 @@ class Processes(SwitchTest):
             os.kill(min(switch.workers("inference")), signal.SIGKILL)
             self.assertIn(client.ask(INFER, ONE), (DONE, FAILED))  # it may have been sent to the dead one
             self.assertEqual(client.logits(LOGITS, rows_of(6)), logits_of((6,), self.stages))
-        self.assertEqual(switch.stop()["processes_replaced"], 4)
+        self.assertIn(switch.stop()["processes_replaced"], (3, 4))  # the last one, if there was time
 
     def test_workers_killed_at_random_fail_at_most_their_own_request(self):
         switch = self.serve()
