@@ -2,13 +2,11 @@
 
 #include "base/text.h"
 #include "cli/cli.h"
-#include "train/model_names.h"
 
 #include <string.h>
 
 enum { WHAT, GPU, CLIENTS };
 static const char *const groups[] = {[WHAT] = "models", [GPU] = "GPU", [CLIENTS] = "clients", NULL};
-static const char *const model_names[] = {SLUICE_MODEL_NAMES, NULL};
 static const char *const devices[] = {"cuda", "none", NULL};
 static const char *const precisions[] = {"bf16", "tf32", "fp32", NULL};
 
@@ -98,12 +96,6 @@ static sluice_status add_model(const char *text, struct sluice_err *err)
     if (!equals || equals[1] == 0 ||
         !sluice_print(model->name, sizeof model->name, "%.*s", (int)(equals - text), text))
         return sluice_fail(err, SLUICE_E_INVALID, "--model: \"%s\" is not NAME=FILE", text);
-    size_t known = 0;
-    while (model_names[known] && strcmp(model_names[known], model->name) != 0)
-        known++;
-    if (!model_names[known])
-        return sluice_fail(err, SLUICE_E_INVALID, "--model: no model is called \"%s\"",
-                           model->name);
     for (unsigned m = 0; m < o.num_models; m++) {
         if (strcmp(o.models[m].name, model->name) == 0)
             return sluice_fail(err, SLUICE_E_INVALID, "--model: %s is given twice", model->name);

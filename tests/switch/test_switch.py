@@ -226,7 +226,7 @@ class Processes(SwitchTest):
     def test_bad_options(self):
         model = f"small_cnn={self.weights}"
         for flags, code, why in (
-                (["--model", "small_cnn"], 2, "not NAME=FILE"), (["--model", "bert=x"], 2, "no model is called"),
+                (["--model", "small_cnn"], 2, "not NAME=FILE"), (["--model", "bert=x"], 1, 'small_cnn, not "bert"'),
                 (["--model", model, "--model", model], 2, "given twice"), ([], 2, "--model"),
                 (["--model", model, "--train", "--lend", "x"], 2, "exclude each other"),
                 (["--model", model, "--aside"], 2, "needs --lend"),
