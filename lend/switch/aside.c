@@ -1,5 +1,7 @@
 #include "lend/switch/aside.h"
 
+#include "host/unix_listener.h"
+
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdint.h>
@@ -73,17 +75,16 @@ static sluice_status load_driver(struct sluice_err *err)
     return status;
 }
 
-/* The process that listens at the path, and its state for CUDA. */
+/* The owner that lends at the path, and its state for CUDA. */
 static sluice_status find(const char *path, pid_t *pid, int *state, struct sluice_err *err)
 {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct sockaddr_un address;
     struct ucred peer = {0};
     socklen_t length = sizeof peer;
-    if (strlen(path) >= sizeof address.sun_path)
-        return sluice_fail(err, SLUICE_E_INVALID, "%s: too long for a socket", path);
-    memcpy(address.sun_path, path, strlen(path));
-    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sluice_status status = SLUICE_OK;
+    sluice_status status = sluice_unix_address(path, &address, err);
+    if (status != SLUICE_OK)
+        return status;
+    const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0); /* as an owner's listener */
     if (fd < 0 || connect(fd, (const struct sockaddr *)&address, sizeof address) != 0 ||
         getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0 || peer.pid <= 0)
         status = sluice_fail(err, SLUICE_E_NOT_FOUND, "%s: no process is found: %s", path,

@@ -1,5 +1,5 @@
 /* usage: switch_aside PATH
- * Puts the process that listens at PATH aside, prints "aside", waits for the end of standard input, brings it
+ * Puts the owner that lends at PATH aside, prints "aside", waits for the end of standard input, brings it
  * back and prints "back".  Exit code 1 with the reason on stderr; 77 where the driver cannot do it. */
 #include "lend/switch/aside.h"
 

@@ -25,7 +25,7 @@ BATCH = 256  # of a block of more than 1 GB
 
 PROCESS = """
 import socket, sys, torch
-listener = socket.socket(socket.AF_UNIX)
+listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)  # as an owner's
 listener.bind(sys.argv[1])
 listener.listen(16)
 x = torch.arange({size} // 4, dtype=torch.int32, device="cuda")
