@@ -246,15 +246,20 @@ static int serve_inference(struct worker *worker)
         return 1;
     }
     switch_send_note(SWITCH_NOTE_READY, "");
-    while (!worker->is_broken && switch_next_order(true, &order) == SWITCH_NEXT_ORDER) {
+    while (switch_next_order(true, &order) == SWITCH_NEXT_ORDER) {
         err.text[0] = 0;
         const sluice_status status =
             worker->is_short ? run_aside(worker, &order, &err) : run_lent(worker, &order, &err);
+        if (worker->is_broken) {
+            /* The end is the answer: after a note the server would send it the next request. */
+            sluice_log(SLUICE_LOG_ERROR, "%s", err.text);
+            _exit(1); /* a driver in trouble may hang in an orderly one */
+        }
         switch_send_note(status == SLUICE_OK ? SWITCH_NOTE_DONE : SWITCH_NOTE_FAILED, err.text);
     }
     sluice_borrower_close(worker->borrower);
     close_models(&worker->models);
-    return worker->is_broken;
+    return 0;
 }
 
 int switch_worker_main(int argc, char **argv)
