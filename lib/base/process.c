@@ -41,8 +41,10 @@ static atomic_bool is_own[MOST_FDS];
 static void close_in_child(void)
 {
     for (int fd = 0; fd < MOST_FDS; fd++)
-        if (atomic_exchange(&is_own[fd], false))
+        if (atomic_load(&is_own[fd])) { /* writing all of it would copy its pages at each fork */
+            atomic_store(&is_own[fd], false);
             close(fd);
+        }
 }
 
 static void watch_forks(void)
