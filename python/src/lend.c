@@ -279,6 +279,11 @@ static PyObject *borrower_take(PyObject *self, PyObject *args)
         Py_BEGIN_ALLOW_THREADS status = sluice_borrower_take(b->borrower, slice_ms, &ticket, &err);
         Py_END_ALLOW_THREADS has_raised = status == SLUICE_E_AGAIN && PyErr_CheckSignals() != 0;
     } while (status == SLUICE_E_AGAIN && !has_raised && !is_late);
+    /* Python would look at signals on return, and with an exception the ticket would be lost. */
+    if (status == SLUICE_OK && PyErr_CheckSignals() != 0) {
+        (void)sluice_borrower_give(b->borrower, ticket);
+        return NULL;
+    }
     if (has_raised)
         return NULL;
     if (status != SLUICE_OK)

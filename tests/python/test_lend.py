@@ -260,6 +260,27 @@ class OwnerTest(unittest.TestCase):
         self.assertEqual(borrower.hear(), "interrupted")
         self.assertEqual(owner.counters()["requests"], 0)
 
+    def test_a_signal_that_comes_while_the_gpu_is_taken_does_not_keep_it(self):
+        owner = self.owner()
+        borrower = self.borrower("""
+            import ctypes, functools
+            borrower = _sluice.Borrower(path, 0, 0)
+            interrupt = functools.partial(getattr(ctypes.PyDLL(None), "raise"), signal.SIGINT)
+            try:  # Python does not look at signals between the two
+                list(map(functools.partial.__call__, [interrupt, functools.partial(borrower.take)]))
+                say("has")
+            except KeyboardInterrupt:
+                say("interrupted")
+            ticket = borrower.take(60)
+            say(borrower.give(ticket))
+            input()
+        """)
+        self.assertEqual(borrower.hear(), "interrupted")
+        self.assertEqual(borrower.hear(), "True")
+        owner.point()
+        counters = owner.counters()
+        self.assertEqual((counters["requests"], counters["taken_back"]), (2, 0))
+
     def test_a_share_of_the_time(self):
         self.owner(share=0.01)
         borrower = self.borrower("""
