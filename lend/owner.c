@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -289,7 +290,12 @@ static sluice_status start(struct sluice_lend *lend, const struct sluice_lend_op
     if (status != SLUICE_OK)
         return status;
     sluice_lend_credit_init(&lend->credit, options->when, options->share, sluice_clock_ns());
+    /* Signals are for the program's own threads, which may block them and wait for them. */
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
     const int failed = pthread_create(&lend->watchdog, NULL, watch, lend);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (failed) {
         sluice_unix_unlink(&lend->listener);
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "lending a GPU: no thread: %s",

@@ -9,8 +9,8 @@
  * needs no answer from the owner: it sets its bit, launches its work, waits for it, and clears the
  * bit.  A unix socket passes the page to processes of allowed users.
  *
- * A thread of the owner takes back what a borrower keeps too long, or left behind when it died.
- * Waiting changes when the owner's work runs, never its order or results.
+ * A thread of the owner takes back what a borrower keeps too long, or left behind when it died.  It
+ * blocks all signals.  Waiting changes when the owner's work runs, never its order or results.
  *
  * Borrowers of one owner trust each other: each can write the whole page.  What they can do to the
  * owner is to delay it (docs/LENDING.md).

@@ -185,6 +185,25 @@ TEST(a_killed_borrower_of_higher_priority_holds_up_nobody)
     sluice_lend_close(lend);
 }
 
+TEST(its_thread_takes_no_signal_from_the_program)
+{
+    const char *path = sluice_test_path("signals");
+    struct sluice_lend *lend = lend_open(path, 600000);
+    struct lend_child child = borrow(path, 0, 0); /* the thread runs */
+    sigset_t usr1, before;
+    sigemptyset(&usr1);
+    sigaddset(&usr1, SIGUSR1);
+    CU_ASSERT_EQUAL(pthread_sigmask(SIG_BLOCK, &usr1, &before), 0);
+    /* A thread that does not block it would end the process. */
+    CU_ASSERT_EQUAL(kill(getpid(), SIGUSR1), 0);
+    int number = 0;
+    CU_ASSERT_EQUAL(sigwait(&usr1, &number), 0);
+    CU_ASSERT_EQUAL(number, SIGUSR1);
+    CU_ASSERT_EQUAL(pthread_sigmask(SIG_SETMASK, &before, NULL), 0);
+    lend_child_end(&child, 0);
+    sluice_lend_close(lend);
+}
+
 TEST(refuses_its_own_process)
 {
     const char *path = sluice_test_path("own");
