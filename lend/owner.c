@@ -100,14 +100,19 @@ static void drop(struct sluice_lend *lend, unsigned slot)
     *c = (struct connection){.fd = -1};
 }
 
+static bool may_borrow(const struct sluice_lend *lend, uid_t uid)
+{
+    bool may = uid == geteuid();
+    for (size_t i = 0; i < lend->num_uids; i++)
+        may |= uid == lend->uids[i];
+    return may;
+}
+
 /* Why this hello is refused. */
 static sluice_status judge(const struct sluice_lend *lend, const struct ucred *peer, unsigned slot,
                            struct sluice_err *err)
 {
-    bool is_allowed = peer->uid == geteuid();
-    for (size_t i = 0; i < lend->num_uids; i++)
-        is_allowed |= peer->uid == lend->uids[i];
-    if (!is_allowed)
+    if (!may_borrow(lend, peer->uid))
         return sluice_fail(err, SLUICE_E_INVALID, "user %u may not borrow this GPU",
                            (unsigned)peer->uid);
     if (peer->pid == lend->pid)
@@ -148,17 +153,32 @@ static bool greet(struct sluice_lend *lend, unsigned slot)
     return sluice_lend_send_answer(c->fd, &answer, lend->memfd);
 }
 
-/* False: a place or descriptor is missing for who waits to connect. */
+static struct connection *find_place(struct sluice_lend *lend, size_t first)
+{
+    for (size_t i = first; i < MOST_CONNECTIONS; i++)
+        if (lend->connections[i].fd < 0)
+            return &lend->connections[i];
+    return NULL;
+}
+
+/* Users that may not borrow have the places without a slot.  False: a place or descriptor is missing
+ * for who waits to connect. */
 static bool accept_all(struct sluice_lend *lend)
 {
-    for (size_t i = 0; i < MOST_CONNECTIONS; i++) {
-        struct connection *c = &lend->connections[i];
-        if (c->fd >= 0)
-            continue;
+    for (size_t i = 0; i < MOST_CONNECTIONS && find_place(lend, 0); i++) {
         const int fd = sluice_unix_accept(&lend->listener);
         if (fd < 0)
             return errno == EAGAIN;
-        *c = (struct connection){.fd = fd, .at_most_ns = ANSWER_NS, .since_ns = sluice_clock_ns()};
+        struct ucred peer;
+        socklen_t peer_len = sizeof(peer);
+        const bool may = getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &peer_len) == 0 &&
+                         may_borrow(lend, peer.uid);
+        struct connection *c = find_place(lend, may ? 0 : SLUICE_LEND_SLOTS);
+        if (c)
+            *c = (struct connection){
+                .fd = fd, .at_most_ns = ANSWER_NS, .since_ns = sluice_clock_ns()};
+        else
+            sluice_process_end_socket(fd);
     }
     return false;
 }

@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -269,6 +270,37 @@ TEST(other_users_need_to_be_allowed)
         }
         sluice_lend_close(lend);
     }
+}
+
+TEST(silent_connections_of_users_that_may_not_borrow_take_no_slot)
+{
+    if (geteuid() != 0) {
+        puts("skipped: other users need root");
+        return;
+    }
+    CU_ASSERT_EQUAL(chmod(sluice_test_dir(), 0755), 0);
+    const char *path = sluice_test_path("strangers");
+    const uint32_t allowed = 12345;
+    struct sluice_lend *lend;
+    REQUIRE_OK(sluice_lend_open(
+        &(struct sluice_lend_options){
+            .path = path, .uids = &allowed, .num_uids = 1, .at_most_ms = 600000, .device = -1},
+        &lend, sluice_test_err()));
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    strcpy(address.sun_path, path);
+    int fds[SLUICE_LEND_SLOTS + 8];
+    CU_ASSERT_EQUAL(syscall(SYS_setreuid, -1, 12347), 0); /* of this thread alone */
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(fds); i++) {
+        fds[i] = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+        CU_ASSERT_EQUAL(connect(fds[i], (struct sockaddr *)&address, sizeof(address)), 0);
+    }
+    CU_ASSERT_EQUAL(syscall(SYS_setreuid, -1, 0), 0);
+    struct lend_child child = borrow(path, 0, 0);
+    CU_ASSERT(give(&child, take(&child)));
+    lend_child_end(&child, 0);
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(fds); i++)
+        close(fds[i]);
+    sluice_lend_close(lend);
 }
 
 TEST(stop_lets_every_point_pass_and_nobody_in)
