@@ -50,9 +50,12 @@ static bool read_line(int fd, uint64_t until_ns, char *text, size_t room)
     }
 }
 
-static void reap(pid_t pid)
+static void end(pid_t pid)
 {
     const uint64_t until_ns = sluice_clock_ns() + KILLED_NS;
+    /* Where SIGCHLD is ignored nobody keeps the number of a child that has ended. */
+    if (waitpid(pid, NULL, WNOHANG) == 0)
+        kill(pid, SIGKILL);
     while (waitpid(pid, NULL, WNOHANG) == 0 && sluice_clock_ns() < until_ns)
         poll(NULL, 0, 5);
 }
@@ -90,8 +93,7 @@ sluice_status sluice_lend_probe_run(const char *const *argv, uint64_t ns, struct
     char text[512];
     const bool is_in_time = read_line(ends[0], sluice_clock_ns() + ns, text, sizeof(text));
     close(ends[0]);
-    kill(pid, SIGKILL); /* it is not reaped yet, so the number is its own */
-    reap(pid);
+    end(pid);
     text[strcspn(text, "\n")] = '\0';
     if (!is_in_time)
         return sluice_fail(err, SLUICE_E_UNSUPPORTED, "a try did not end within %.1f s",
