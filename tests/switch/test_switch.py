@@ -5,6 +5,7 @@ import os
 import pathlib
 import random
 import signal
+import socket
 import struct
 import subprocess
 import tempfile
@@ -19,6 +20,11 @@ from switching import (BATCH, CLASSES, DONE, END, FAILED, Client, Switch, logits
 SEED = int(os.environ.get("SLUICE_TEST_SEED", "20240708"))
 INFER, TRAIN, LOGITS = "small_cnn_inference", "small_cnn_training", "small_cnn_logits"
 ONE = rows_of(1)
+
+
+def is_listened_at(path):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
+        return probe.connect_ex(path) == 0
 
 
 class SwitchTest(unittest.TestCase):
@@ -124,7 +130,7 @@ class Requests(SwitchTest):
 
 class Clients(SwitchTest):
     def test_a_client_that_sends_half_a_request_ends_and_holds_nobody_up(self):
-        switch = self.serve("--timeout", 1)
+        switch = self.serve("--timeout", 3)
         slow, fast = self.client(switch), self.client(switch)
         slow.send(request(INFER, ONE)[:-1])
         self.assertEqual(fast.ask(INFER, ONE), DONE)
@@ -140,7 +146,7 @@ class Clients(SwitchTest):
         self.assertTrue(idle[0].is_ended())
 
     def test_a_client_that_does_not_read_ends(self):
-        switch = self.serve("--timeout", 1)
+        switch = self.serve("--timeout", 3)
         deaf, other = self.enterContext(Client(switch.port, receive_bytes=2048)), self.client(switch)
         deaf.socket.settimeout(0.5)
         requests, at, is_connected = request("x") * 1000, 0, True
@@ -274,13 +280,17 @@ class Training(SwitchTest):
         trainer, client = self.client(switch), self.client(switch)
         self.assertEqual(trainer.ask(TRAIN), DONE)
         self.assertEqual(client.ask(INFER, ONE), DONE)
-        os.kill(next(iter(switch.workers("training"))), signal.SIGKILL)
+        (pid, path), = switch.workers("training").items()
+        os.kill(pid, signal.SIGKILL)
         self.assertTrue(trainer.is_ended())
-        self.assertEqual(client.ask(INFER, ONE), DONE)  # nobody lends
-        self.assertEqual(self.client(switch).ask(TRAIN), DONE)  # by the next process
-        self.assertEqual(client.ask(INFER, ONE), DONE)
+        self.assertEqual(client.ask(INFER, ONE), DONE)  # whether or not somebody lends by now
+        self.until(lambda: is_listened_at(path))
+        self.assertEqual(self.client(switch).ask(TRAIN), DONE)
+        for _ in range(3):
+            self.assertEqual(client.ask(INFER, ONE), DONE)
         counts = switch.stop()
         self.assertEqual((counts["processes_replaced"], counts["failed"]), (1, 0))
+        self.assertGreaterEqual(counts["lent_requests"], 3)  # as the new process counts
 
     def test_an_owner_outside_lends_comes_and_goes(self):
         owner = self.serve("--train")
