@@ -54,7 +54,16 @@ struct switch_server {
 
 /* --- replies --- */
 
-static void end_connection(struct switch_server *server, int c);
+static void end_connection(struct switch_server *server, int c)
+{
+    struct connection *con = &server->connections[c];
+    close(con->fd);
+    con->fd = -1;
+    if (c != server->running)
+        con->state = FREE;
+    if (c == server->trains)
+        server->trains = -1;
+}
 
 static char *reply_of(struct switch_server *server, int c)
 {
@@ -99,17 +108,6 @@ static void send_reply(struct switch_server *server, int c)
         con->begun_ns = con->last_ns;
         shutdown(con->fd, SHUT_WR);
     }
-}
-
-static void end_connection(struct switch_server *server, int c)
-{
-    struct connection *con = &server->connections[c];
-    close(con->fd);
-    con->fd = -1;
-    if (c != server->running)
-        con->state = FREE;
-    if (c == server->trains)
-        server->trains = -1;
 }
 
 /* --- training --- */
@@ -408,7 +406,6 @@ static void serve_once(struct switch_server *server, bool takes_requests)
     }
 }
 
-/* Limits of times end it. */
 static bool is_answering(const struct switch_server *server)
 {
     bool is_any = server->running >= 0;
@@ -439,8 +436,7 @@ static sluice_status listen_at(int fd, unsigned *port, struct sluice_err *err)
                              .sin_port = htons((uint16_t)*port),
                              .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t length = sizeof at;
-    const int one = 1;
-    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) != 0 ||
+    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int)) != 0 ||
         bind(fd, (struct sockaddr *)&at, sizeof at) != 0 || listen(fd, SOMAXCONN) != 0 ||
         getsockname(fd, (struct sockaddr *)&at, &length) != 0)
         return sluice_fail(err, SLUICE_E_IO, "port %u: %s", *port, strerror(errno));
@@ -453,8 +449,10 @@ sluice_status switch_serve(struct switch_staff *staff, struct switch_board *boar
 {
     static struct switch_server server;
     unsigned port = (unsigned)staff->options->port;
-    server = (struct switch_server){
-        .options = staff->options, .staff = staff, .board = board, .running = -1, .trains = -1};
+    server.options = staff->options;
+    server.staff = staff;
+    server.board = board;
+    server.running = server.trains = -1;
     staff->num_workers = (unsigned)staff->options->num_workers + staff->options->trains;
     for (unsigned w = 0; w < staff->num_workers; w++)
         staff->workers[w].fd = -1;

@@ -14,9 +14,8 @@
 #include <unistd.h>
 
 #define SECOND_NS UINT64_C(1000000000)
-#define END_NS (5 * SECOND_NS)
 #define MAX_ARGUMENTS 256
-#define RETRY_NS (5 * SECOND_NS)
+#define PATIENCE_NS (5 * SECOND_NS)
 
 extern char **environ;
 
@@ -54,7 +53,7 @@ void switch_staff_start(struct switch_staff *staff, struct switch_worker *worker
     }
     if (error != 0) {
         sluice_log(SLUICE_LOG_ERROR, "a worker process does not start: %s", strerror(error));
-        worker->start_at_ns = sluice_clock_ns() + RETRY_NS;
+        worker->start_at_ns = sluice_clock_ns() + PATIENCE_NS;
         return;
     }
     fcntl(ends[0], F_SETFL, O_NONBLOCK);
@@ -97,7 +96,7 @@ static void bury(struct switch_worker *worker)
                WIFSIGNALED(status) ? "signal" : "exit code",
                WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
     worker->start_at_ns =
-        sluice_clock_ns() + (worker->state == SWITCH_WORKER_STARTING ? RETRY_NS : 0);
+        sluice_clock_ns() + (worker->state == SWITCH_WORKER_STARTING ? PATIENCE_NS : 0);
     worker->state = SWITCH_WORKER_ABSENT;
 }
 
@@ -117,7 +116,7 @@ enum switch_read switch_staff_read(struct switch_worker *worker, struct switch_n
 
 void switch_staff_clear(struct switch_staff *staff)
 {
-    const uint64_t until_ns = sluice_clock_ns() + END_NS;
+    const uint64_t until_ns = sluice_clock_ns() + PATIENCE_NS;
     for (unsigned w = 0; w < staff->num_workers; w++) {
         if (staff->workers[w].fd >= 0)
             close(staff->workers[w].fd);

@@ -63,7 +63,6 @@ static sluice_status map_weights(struct models *models, int fd, struct sluice_er
     return SLUICE_OK;
 }
 
-/* May be closed again and opened anew. */
 static void close_models(struct models *models)
 {
     for (unsigned m = 0; m < SWITCH_MAX_MODELS; m++)
