@@ -92,14 +92,6 @@ static sluice_status none_run(struct sluice_infer_plan *plan, struct sluice_err 
     return SLUICE_OK;
 }
 
-static sluice_status none_put_rows(struct sluice_infer *infer, const float *rows, size_t bytes,
-                                   struct sluice_err *err)
-{
-    (void)err;
-    memcpy(infer->input, rows, bytes);
-    return SLUICE_OK;
-}
-
 static const struct sluice_infer_ops none_ops = {
     .size = sizeof(struct sluice_infer),
     .init = none_init,
@@ -109,7 +101,6 @@ static const struct sluice_infer_ops none_ops = {
     .copy = none_copy,
     .measure = none_measure,
     .run = none_run,
-    .put_rows = none_put_rows,
 };
 
 /* --- images --- */
@@ -496,16 +487,4 @@ const float *sluice_infer_logits(const struct sluice_infer *infer)
 sluice_status sluice_infer_run(struct sluice_infer_plan *plan, struct sluice_err *err)
 {
     return plan->infer->ops->run(plan, err);
-}
-
-sluice_status sluice_infer_run_rows(struct sluice_infer_plan *plan, const float *rows, unsigned n,
-                                    struct sluice_err *err)
-{
-    struct sluice_infer *infer = plan->infer;
-    assert(plan->options.takes_rows);
-    if (n < 1 || n > infer->options.batch_size)
-        return sluice_fail(err, SLUICE_E_INVALID, "%u rows: 1 to %u", n, infer->options.batch_size);
-    const size_t row_bytes = sizeof(*rows) * sluice_shape_elements(infer->net.layers[0].in);
-    const sluice_status status = infer->ops->put_rows(infer, rows, n * row_bytes, err);
-    return status ? status : infer->ops->run(plan, err);
 }

@@ -103,9 +103,6 @@ struct sluice_infer_plan_options {
     unsigned num_groups;
     bool is_pipelined; /* else computing starts when all groups are there */
     bool is_eager;     /* the host queues copies and kernels one by one, without a CUDA graph */
-    /* sluice_infer_run_rows() copies the input, before the graph; sluice_infer_run() computes the rows of
-     * its last call. */
-    bool takes_rows;
 };
 
 /* A way to run, of any number; destroy it before `infer`. */
@@ -124,10 +121,5 @@ const float *sluice_infer_logits(const struct sluice_infer *infer);
 /* Copies what the plan says, computes the batch, and waits for its logits. */
 SLUICE_MUST_USE sluice_status sluice_infer_run(struct sluice_infer_plan *plan,
                                                struct sluice_err *err);
-/* The same with n rows of the caller's memory, for a plan that takes rows; n is 1 .. batch_size, else
- * SLUICE_E_INVALID.  Copying is fastest from pinned memory. */
-SLUICE_MUST_USE sluice_status sluice_infer_run_rows(struct sluice_infer_plan *plan,
-                                                    const float *rows, unsigned n,
-                                                    struct sluice_err *err);
 
 #endif

@@ -34,9 +34,6 @@ struct sluice_infer_ops {
     sluice_status (*make_plan)(struct sluice_infer_plan *plan, struct sluice_err *err);
     void (*clear_plan)(struct sluice_infer_plan *plan); /* also after a failed one */
     sluice_status (*run)(struct sluice_infer_plan *plan, struct sluice_err *err);
-    /* The next run's rows, which may still be copied when this returns. */
-    sluice_status (*put_rows)(struct sluice_infer *infer, const float *rows, size_t bytes,
-                              struct sluice_err *err);
 };
 
 /* Device memory with a count of users. */

@@ -26,7 +26,6 @@ struct models {
     size_t offsets[SWITCH_MAX_MODELS + 1]; /* of their images in `weights` */
     uint8_t *weights;                      /* the memory file, which all processes map */
     bool is_pinned;
-    struct switch_board *board; /* whose slots are pinned, too; NULL: not yet */
 };
 
 static sluice_status create_infers(struct models *models, const char *device,
@@ -69,8 +68,6 @@ static void close_models(struct models *models)
         sluice_infer_plan_destroy(models->plans[m]);
     if (models->is_pinned)
         sluice_infer_unpin(models->infers[0], models->weights);
-    if (models->board)
-        sluice_infer_unpin(models->infers[0], models->board);
     for (unsigned m = 0; m < SWITCH_MAX_MODELS; m++)
         sluice_infer_destroy(models->infers[m]);
     if (models->weights)
@@ -125,13 +122,10 @@ static sluice_status open_models(struct models *models, struct switch_board *boa
         status = sluice_infer_pin(models->infers[0], models->weights,
                                   models->offsets[options->num_models], err);
     models->is_pinned = status == SLUICE_OK;
-    if (status == SLUICE_OK)
-        status = sluice_infer_pin(models->infers[0], board, switch_board_bytes(options), err);
-    models->board = status == SLUICE_OK ? board : NULL;
     for (unsigned m = 0; status == SLUICE_OK && m < options->num_models; m++) {
         if (board->groups[m].num_groups == 0)
             status = find_groups(models, m, board, err);
-        struct sluice_infer_plan_options o = {.is_pipelined = true, .takes_rows = true};
+        struct sluice_infer_plan_options o = {.is_pipelined = true};
         o.image = models->weights + models->offsets[m];
         o.last_stages = board->groups[m].last_stages;
         o.num_groups = board->groups[m].num_groups;
@@ -182,9 +176,9 @@ static sluice_status run(struct worker *worker, const struct switch_order *order
 {
     const struct switch_options *o = worker->models.options;
     struct sluice_infer *const infer = worker->models.infers[order->model];
-    const float *const rows = switch_board_input(worker->board, o, order->slot);
-    const sluice_status status =
-        sluice_infer_run_rows(worker->models.plans[order->model], rows, order->num_rows, err);
+    memcpy(sluice_infer_input(infer), switch_board_input(worker->board, o, order->slot),
+           order->num_rows * SWITCH_ROW_BYTES);
+    const sluice_status status = sluice_infer_run(worker->models.plans[order->model], err);
     if (status == SLUICE_OK && order->wants_logits)
         memcpy(switch_board_reply(worker->board, o, order->slot) + SWITCH_REPLY_HEAD,
                sluice_infer_logits(infer), sizeof(float) * order->num_rows * o->num_classes);

@@ -78,12 +78,8 @@ static sluice_status queue_stages(struct cuda_infer *c, unsigned from, unsigned 
                       "copying logits", err);
 }
 
-/* A plan that takes rows has its input on the device already. */
-static sluice_status queue_input(struct cuda_infer *c, const struct sluice_infer_plan_options *o,
-                                 cudaStream_t stream, struct sluice_err *err)
+static sluice_status queue_input(struct cuda_infer *c, cudaStream_t stream, struct sluice_err *err)
 {
-    if (o->takes_rows)
-        return SLUICE_OK;
     const size_t bytes = sizeof(float) * c->base.options.batch_size *
                          sluice_shape_elements(c->base.net.layers[0].in);
     return cuda_check(
@@ -98,12 +94,12 @@ static sluice_status queue_run(struct cuda_infer *c, const void *arg, struct slu
     const struct sluice_infer_plan_options *o = arg;
     sluice_status status = SLUICE_OK;
     if (o->num_groups == 0) {
-        status = queue_input(c, o, c->cuda.compute, err);
+        status = queue_input(c, c->cuda.compute, err);
         return status ? status : queue_stages(c, 0, c->cuda.program.num_stages, err);
     }
     status = fork_copies(c, err);
     if (!status)
-        status = queue_input(c, o, c->cuda.copies, err);
+        status = queue_input(c, c->cuda.copies, err);
     for (unsigned g = 0, copied = 0, done = 0; !status && g < o->num_groups; g++) {
         const unsigned end = o->last_stages[g] + 1;
         status =
@@ -472,15 +468,6 @@ static void cuda_unpin(struct sluice_infer *infer, void *memory)
     cudaHostUnregister(memory);
 }
 
-static sluice_status cuda_put_rows(struct sluice_infer *infer, const float *rows, size_t bytes,
-                                   struct sluice_err *err)
-{
-    struct cuda_infer *c = (struct cuda_infer *)infer;
-    return cuda_check(
-        cudaMemcpyAsync(c->rows, rows, bytes, cudaMemcpyHostToDevice, c->cuda.compute),
-        "copying the input", err);
-}
-
 const struct sluice_infer_ops sluice_infer_cuda_ops = {
     .size = sizeof(struct cuda_infer),
     .init = cuda_infer_init,
@@ -495,5 +482,4 @@ const struct sluice_infer_ops sluice_infer_cuda_ops = {
     .make_plan = cuda_make_plan,
     .clear_plan = cuda_clear_plan,
     .run = cuda_run,
-    .put_rows = cuda_put_rows,
 };

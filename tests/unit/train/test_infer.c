@@ -380,37 +380,6 @@ TEST(device_none_runs_on_the_weights_that_groups_bring)
     free(image);
 }
 
-TEST(a_plan_takes_rows_of_the_caller)
-{
-    struct sluice_infer *infer = create_placed("resnet18");
-    uint8_t *image = image_of(infer, 3);
-    const unsigned last = sluice_infer_num_stages(infer) - 1;
-    const struct sluice_infer_plan_options options = {
-        .image = image, .last_stages = &last, .num_groups = 1, .takes_rows = true};
-    struct sluice_infer_plan *plan = NULL;
-    REQUIRE_OK(sluice_infer_plan_create(infer, &options, &plan, sluice_test_err()));
-    static float rows[BATCH * 3 * SIZE * SIZE];
-    for (unsigned n = 1; n <= BATCH; n++) {
-        for (size_t i = 0; i < SLUICE_ARRAY_LEN(rows); i++)
-            rows[i] = (float)((i + n) % 89) - 30;
-        REQUIRE_OK(sluice_infer_run_rows(plan, rows, n, sluice_test_err()));
-        unsigned wrong = 0;
-        for (unsigned row = 0; row < n; row++) {
-            for (unsigned c = 0; c < CLASSES; c++)
-                wrong += sluice_infer_logits(infer)[row * CLASSES + c] !=
-                         wanted_logit(rows + row * 3 * SIZE * SIZE, c, image, infer);
-        }
-        CU_ASSERT_EQUAL(wrong, 0);
-    }
-    CHECK_FAILS(SLUICE_E_INVALID, "0 rows",
-                sluice_infer_run_rows(plan, rows, 0, sluice_test_err()));
-    CHECK_FAILS(SLUICE_E_INVALID, "rows: 1 to",
-                sluice_infer_run_rows(plan, rows, BATCH + 1, sluice_test_err()));
-    sluice_infer_plan_destroy(plan);
-    sluice_infer_destroy(infer);
-    free(image);
-}
-
 TEST(groups_that_leave_stages_out_are_refused)
 {
     struct sluice_infer *infer = create_placed("small_cnn");

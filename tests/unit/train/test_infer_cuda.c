@@ -266,38 +266,6 @@ TEST(rows_do_not_depend_on_other_rows)
     destroy(&m);
 }
 
-TEST(a_plan_takes_rows_of_the_caller)
-{
-    const struct sluice_infer_options options = options_of("resnet18", SLUICE_PRECISION_BF16);
-    struct model m = create(&options, write_weights(&options, "a.safetensors"));
-    require(sluice_infer_place(&m.infer, 1, &err));
-    const unsigned num_stages = sluice_infer_num_stages(m.infer);
-    const unsigned last[] = {num_stages / 2, num_stages - 1};
-    struct sluice_infer_plan_options of_two = {
-        .image = m.image, .last_stages = last, .num_groups = 2, .is_pipelined = true};
-    float wanted[N * CLASSES];
-    float *rows = malloc(sizeof(float[N * ROW]));
-    CU_ASSERT_PTR_NOT_NULL_FATAL(rows);
-    fill_input(m.infer, 6000);
-    memcpy(rows, sluice_infer_input(m.infer), sizeof(float[N * ROW]));
-    struct sluice_infer_plan *plan = plan_of(&m, &of_two);
-    run(plan, m.infer, wanted);
-    sluice_infer_plan_destroy(plan);
-    fill_input(m.infer, 7000); /* which nobody reads */
-    of_two.takes_rows = true;
-    for (int is_eager = 0; is_eager < 2; is_eager++) {
-        of_two.is_eager = is_eager;
-        plan = plan_of(&m, &of_two);
-        for (unsigned n = N; n > 0; n /= 2) { /* the other rows stay those of the first run */
-            require(sluice_infer_run_rows(plan, rows, n, &err));
-            CU_ASSERT(train_test_same_bits(sluice_infer_logits(m.infer), wanted, sizeof(wanted)));
-        }
-        sluice_infer_plan_destroy(plan);
-    }
-    free(rows);
-    destroy(&m);
-}
-
 TEST(models_take_turns_in_one_block)
 {
     static const char *const names[] = {"resnet18", "alexnet", "small_cnn"};
