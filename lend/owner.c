@@ -75,14 +75,14 @@ static uint64_t read_waited(const struct sluice_lend *lend, uint64_t now_ns)
     return lend->waited_ns + (lend->is_waiting ? now_ns - lend->waits_since_ns : 0);
 }
 
-static void update_gate(struct sluice_lend *lend)
+static void update_admission(struct sluice_lend *lend)
 {
     if (lend->is_stopped)
         return;
     const uint64_t now = sluice_clock_ns();
     const bool may =
         sluice_lend_credit_update(&lend->credit, now, read_lent(lend, now), read_waited(lend, now));
-    sluice_lend_page_set_gate(lend->page, may ? SLUICE_LEND_OPEN : SLUICE_LEND_SHUT);
+    sluice_lend_page_admit(lend->page, may ? SLUICE_LEND_OPEN : SLUICE_LEND_SHUT);
 }
 
 /* --- the watchdog --- */
@@ -239,7 +239,7 @@ static void *watch(void *arg)
         is_any = look_at_all(lend, items);
         pthread_mutex_lock(&lend->lock);
         const bool is_stopped = lend->is_stopped, is_closing = lend->is_closing;
-        update_gate(lend);
+        update_admission(lend);
         pthread_mutex_unlock(&lend->lock);
         if (is_closing)
             return NULL;

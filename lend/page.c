@@ -63,9 +63,9 @@ bool sluice_lend_page_is_valid(const struct sluice_lend_page *page)
     return page->magic == SLUICE_LEND_PAGE_MAGIC;
 }
 
-void sluice_lend_page_set_gate(struct sluice_lend_page *page, enum sluice_lend_gate gate)
+void sluice_lend_page_admit(struct sluice_lend_page *page, enum sluice_lend_admission admission)
 {
-    if (atomic_exchange(&page->gate, gate) != gate)
+    if (atomic_exchange(&page->admission, admission) != admission)
         wake(page);
 }
 
@@ -121,7 +121,7 @@ uint32_t sluice_lend_page_reconcile(struct sluice_lend_page *page, uint32_t susp
 
 void sluice_lend_page_end(struct sluice_lend_page *page)
 {
-    sluice_lend_page_set_gate(page, SLUICE_LEND_ENDED);
+    sluice_lend_page_admit(page, SLUICE_LEND_ENDED);
     for (unsigned slot = 0; slot < SLUICE_LEND_SLOTS; slot++) {
         const uint32_t request = sluice_lend_page_request(page, slot);
         if (request)
@@ -167,19 +167,19 @@ sluice_status sluice_lend_page_take(struct sluice_lend_page *page, unsigned slot
     uint32_t state = atomic_load(place);
     if (state != state_of(generation, IDLE) && state != state_of(generation, WAITS))
         return SLUICE_E_CLOSED;
-    const uint32_t gate = atomic_load(&page->gate);
-    if (gate == SLUICE_LEND_ENDED)
+    const uint32_t admission = atomic_load(&page->admission);
+    if (admission == SLUICE_LEND_ENDED)
         return SLUICE_E_CLOSED;
     const uint64_t now = sluice_clock_ns();
     atomic_store(&page->slots[slot].looked_ns, now);
-    const bool may = gate == SLUICE_LEND_OPEN && !has_higher(page, slot, now);
+    const bool may = admission == SLUICE_LEND_OPEN && !has_higher(page, slot, now);
     if (!atomic_compare_exchange_strong(place, &state, state_of(generation, may ? HAS : WAITS)))
         return SLUICE_E_CLOSED;
     if (!may)
         return SLUICE_E_AGAIN;
     set_bit(page, slot, now);
     /* The owner may have ended and cleared the mask since. */
-    if (atomic_load(&page->gate) == SLUICE_LEND_ENDED) {
+    if (atomic_load(&page->admission) == SLUICE_LEND_ENDED) {
         sluice_lend_page_give(page, slot, generation);
         return SLUICE_E_CLOSED;
     }

@@ -33,7 +33,7 @@ enum { SLUICE_LEND_SLOTS = 32, SLUICE_LEND_PAGE_BYTES = 4096 };
  * nobody of lower priority. */
 #define SLUICE_LEND_LOOK_NS 50000000u
 
-enum sluice_lend_gate { SLUICE_LEND_SHUT, SLUICE_LEND_OPEN, SLUICE_LEND_ENDED };
+enum sluice_lend_admission { SLUICE_LEND_SHUT, SLUICE_LEND_OPEN, SLUICE_LEND_ENDED };
 
 struct sluice_lend_slot {
     SLUICE_ALIGNED(64) _Atomic uint32_t state; /* generation << 2 | idle, waits or has */
@@ -44,7 +44,7 @@ struct sluice_lend_slot {
 /* The mask is alone in its cache line: the GPU reads it all the time while a stream waits. */
 struct sluice_lend_page {
     uint32_t magic;
-    _Atomic uint32_t gate;        /* enum sluice_lend_gate */
+    _Atomic uint32_t admission;   /* enum sluice_lend_admission */
     _Atomic uint32_t changes;     /* a futex: grows with each change that somebody may wait for */
     _Atomic uint32_t num_waiting; /* for it; too large after one of them was killed */
     SLUICE_ALIGNED(64) _Atomic uint32_t mask;
@@ -56,9 +56,9 @@ struct sluice_lend_page {
 
 /* --- the owner --- */
 
-/* The memory is zeroed; the gate is shut. */
+/* The memory is zeroed; the admission is shut. */
 void sluice_lend_page_init(struct sluice_lend_page *page);
-void sluice_lend_page_set_gate(struct sluice_lend_page *page, enum sluice_lend_gate gate);
+void sluice_lend_page_admit(struct sluice_lend_page *page, enum sluice_lend_admission admission);
 /* Gives the slot to another borrower; its generation. */
 uint32_t sluice_lend_page_assign(struct sluice_lend_page *page, unsigned slot, uint32_t priority);
 /* The slot's state if a borrower has the GPU by it, else 0: two equal ones are one request. */
@@ -79,7 +79,7 @@ uint64_t sluice_lend_page_lent_ns(const struct sluice_lend_page *page, uint64_t 
 /* --- a borrower --- */
 
 bool sluice_lend_page_is_valid(const struct sluice_lend_page *page);
-/* Takes the GPU if the gate is open and no slot of a higher priority waits for it or has it.
+/* Takes the GPU if the admission is open and no slot of a higher priority waits for it or has it.
  * SLUICE_E_AGAIN: not now; the slot waits.  SLUICE_E_CLOSED: the owner has ended, or gave the slot
  * to another.  `since_ns`: when the wait began. */
 SLUICE_MUST_USE sluice_status sluice_lend_page_take(struct sluice_lend_page *page, unsigned slot,

@@ -25,7 +25,7 @@ static void reset(void)
 {
     memset(&memory, 0, sizeof(memory));
     sluice_lend_page_init(page);
-    sluice_lend_page_set_gate(page, SLUICE_LEND_OPEN);
+    sluice_lend_page_admit(page, SLUICE_LEND_OPEN);
 }
 
 static sluice_status take(unsigned slot, uint32_t generation)
@@ -220,18 +220,18 @@ TEST(a_request_that_begins_while_the_owner_ends_is_over)
     CU_ASSERT_EQUAL(num_waits(), 0);
 }
 
-TEST(a_shut_gate_lets_nobody_in)
+TEST(a_shut_admission_lets_nobody_in)
 {
     reset();
     const uint32_t generation = sluice_lend_page_assign(page, 0, 0);
-    sluice_lend_page_set_gate(page, SLUICE_LEND_SHUT);
+    sluice_lend_page_admit(page, SLUICE_LEND_SHUT);
     CU_ASSERT_EQUAL(take(0, generation), SLUICE_E_AGAIN);
     CU_ASSERT_EQUAL(page->slots[0].state, state_of(generation, WAITS));
     CU_ASSERT_EQUAL(page->mask, 0);
     sluice_lend_page_leave(page, 0, generation);
     CU_ASSERT_EQUAL(page->slots[0].state, state_of(generation, IDLE));
     CU_ASSERT_EQUAL(num_waits(), 0);
-    sluice_lend_page_set_gate(page, SLUICE_LEND_OPEN);
+    sluice_lend_page_admit(page, SLUICE_LEND_OPEN);
     CHECK_OK(take(0, generation));
     sluice_lend_page_leave(page, 0, generation); /* it has it: nothing */
     CU_ASSERT(sluice_lend_page_give(page, 0, generation));
@@ -263,9 +263,9 @@ TEST(a_lower_priority_waits_for_who_has_it_or_looks_for_it)
     CHECK_OK(take(1, high));
     CU_ASSERT_EQUAL(take(0, low), SLUICE_E_AGAIN);
     CU_ASSERT(sluice_lend_page_give(page, 1, high));
-    sluice_lend_page_set_gate(page, SLUICE_LEND_SHUT);
+    sluice_lend_page_admit(page, SLUICE_LEND_SHUT);
     CU_ASSERT_EQUAL(take(1, high + 1), SLUICE_E_AGAIN);
-    sluice_lend_page_set_gate(page, SLUICE_LEND_OPEN);
+    sluice_lend_page_admit(page, SLUICE_LEND_OPEN);
     CU_ASSERT_EQUAL(take(0, low), SLUICE_E_AGAIN);
     /* It is stopped. */
     page->slots[1].looked_ns -= 4 * SLUICE_LEND_LOOK_NS;
@@ -335,7 +335,7 @@ TEST(a_page_of_nonsense_is_dealt_with)
         }
         sluice_lend_page_reconcile(page, sluice_lend_page_reconcile(page, 0));
         CU_ASSERT_EQUAL(page->mask, 0);
-        page->gate = SLUICE_LEND_OPEN;
+        page->admission = SLUICE_LEND_OPEN;
         CHECK_OK(take(0, sluice_lend_page_assign(page, 0, UINT32_MAX)));
         CU_ASSERT_EQUAL(page->mask, 1);
         sluice_lend_page_lent_ns(page, sluice_clock_ns());
