@@ -1,4 +1,4 @@
-"""The numbers of bench/lend: when requests come, statistics, what was asked beside what came, and a page."""
+"""The numbers of bench/lend: when requests come, statistics, goals beside what was measured, and a page."""
 import csv
 import json
 import os
@@ -162,10 +162,10 @@ def unused_ratios(row):
     return [a / b for a, b in zip(row["with"], row["without"])]
 
 
-# --- what was asked ---
+# --- goals ---
 
 def verdicts(rows):
-    """(what, "<=" or ">=", asked, got) of each figure; got is None if it was not measured."""
+    """(what, "<=" or ">=", goal, got) of each figure; got is None if it was not measured."""
     def at(part, u, **more):
         return rows.last(part=part, u=u, case="gate", **more)
 
@@ -211,8 +211,8 @@ def verdicts(rows):
     return found
 
 
-def is_met(sign, asked, got):
-    return None if got is None else got <= asked if sign == "<=" else got >= asked
+def is_met(sign, goal, got):
+    return None if got is None else got <= goal if sign == "<=" else got >= goal
 
 
 def summary(row, rows):
@@ -246,8 +246,8 @@ def bars_figure(name, title, caption, of):
 
 def figures(rows):
     """Of each part that has been measured its last call."""
-    titles = {"gate": "Latency of requests beside a training", "graph": "The same, the training's step as one graph",
-              "job": "Jobs of 84 ms", "copy": "Weights from host memory, then the model", "tail": "1,000 requests",
+    titles = {"gate": "Latency of requests beside a training", "graph": "The same, a training step as one graph",
+              "job": "Jobs of about 84 ms", "copy": "Weights from host memory, then the model", "tail": "1,000 requests",
               "loader": "Requests beside offload_train"}
     for part, title in titles.items():
         last = next((row for row in reversed(rows.rows) if row["part"] == part and row.get("ms")), None)
@@ -271,15 +271,15 @@ def machine_table(rows):
 
 def verdict_table(found):
     cells = []
-    for what, sign, asked, got in found:
-        met = is_met(sign, asked, got)
+    for what, sign, goal, got in found:
+        met = is_met(sign, goal, got)
         word = "not measured" if met is None else "PASS" if met else report.Raw('<span class="bad">below</span>')
-        cells.append([what, f"{sign} {asked:g}", "" if got is None else f"{got:.4g}", word])
-    return report.table(["<figure", "asked", "came", "<"], cells)
+        cells.append([what, f"{sign} {goal:g}", "" if got is None else f"{got:.4g}", word])
+    return report.table(["<figure", "goal", "measured", "<"], cells)
 
 
 def write(folder):
-    """FOLDER/index.html, lend.csv and figures/; the table of what was asked as text."""
+    """FOLDER/index.html, lend.csv and figures/; the table of goals as text."""
     rows = Rows(read(folder))
     found = verdicts(rows)
     of_requests = [summary(row, rows) for row in rows.rows if row.get("ms")]
@@ -290,7 +290,7 @@ def write(folder):
                          for row in of_requests)
     drawn = os.path.join(folder, "figures")
     os.makedirs(drawn, exist_ok=True)
-    parts = ["<h2>Asked, and measured</h2>", verdict_table(found), "<h2>Latencies</h2>"]
+    parts = ["<h2>Goals</h2>", verdict_table(found), "<h2>Latencies</h2>"]
     for figure in figures(rows):
         try:
             figure.draw(drawn)
@@ -306,8 +306,8 @@ def write(folder):
         "<h2>Machines</h2>", machine_table(rows)]
     report.write_page(os.path.join(folder, "index.html"), "Lending a GPU, measured", parts)
     lines = []
-    for what, sign, asked, got in found:
-        met = is_met(sign, asked, got)
-        lines.append(f"{'-' if met is None else 'PASS' if met else 'below':6}{what}: asked {sign} {asked:g}, " +
-                     ("not measured" if got is None else f"came {got:.4g}"))
+    for what, sign, goal, got in found:
+        met = is_met(sign, goal, got)
+        lines.append(f"{'-' if met is None else 'PASS' if met else 'below':6}{what}: goal {sign} {goal:g}, " +
+                     ("not measured" if got is None else f"measured {got:.4g}"))
     return "\n".join(lines)

@@ -90,15 +90,15 @@ class VerdictsTest(unittest.TestCase):
                              ("a gate that nobody uses, u = 1: with over without", True),
                              ("answers that are not the idle GPU's", True)):
             with self.subTest(what):
-                _, sign, asked, got = verdict(measured(), what)
-                self.assertEqual(lend_page.is_met(sign, asked, got), is_met)
+                _, sign, goal, got = verdict(measured(), what)
+                self.assertEqual(lend_page.is_met(sign, goal, got), is_met)
 
     def test_a_slower_training_and_a_wrong_answer_are_seen(self):
         rows = measured(train_per_s=7000.0, wrong=1)
         for what, got in (("u = 0.6: training's rate", 7000 / 7200), ("answers that are not the idle GPU's", 1)):
-            _, sign, asked, came = verdict(rows, what)
+            _, sign, goal, came = verdict(rows, what)
             self.assertAlmostEqual(came, got)
-            self.assertFalse(lend_page.is_met(sign, asked, came))
+            self.assertFalse(lend_page.is_met(sign, goal, came))
 
     def test_a_digest_that_differs_is_seen(self):
         epochs = [{"samples": 10, "seconds": 1, "digest": "a"}] * 3
@@ -110,8 +110,8 @@ class VerdictsTest(unittest.TestCase):
         self.assertEqual(verdict(measured() + loaded, what)[3], 1)
 
     def test_what_was_not_measured_is_neither(self):
-        for what, sign, asked, got in lend_page.verdicts(lend_page.Rows(measured()[-1:])):
-            self.assertIsNone(lend_page.is_met(sign, asked, got), what)
+        for what, sign, goal, got in lend_page.verdicts(lend_page.Rows(measured()[-1:])):
+            self.assertIsNone(lend_page.is_met(sign, goal, got), what)
 
 
 class PageTest(BenchTest):
@@ -128,9 +128,9 @@ class PageTest(BenchTest):
         (self.out / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows[:3]) + '{"call": "cut sh')
         (self.out / "b.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows[3:]))
         done = self.bench("--out", self.out, "--page")
-        self.assertIn("PASS  u = 0.6: p50 over ready: asked <= 1.15, came 1.067", done.stdout)
+        self.assertIn("PASS  u = 0.6: p50 over ready: goal <= 1.15, measured 1.067", done.stdout)
         self.assertIn("below u = 0.6: p95 over time-slicing", done.stdout)
-        self.assertIn("-     a job of 84 ms, u = 1: p50 over ready: asked <= 1.05, not measured", done.stdout)
+        self.assertIn("-     a job of 84 ms, u = 1: p50 over ready: goal <= 1.05, not measured", done.stdout)
         page = (self.out / "index.html").read_text()
         self.assertIn("a &lt;GPU&gt;", page)
         self.assertEqual("<svg" in page, shutil.which("gnuplot") is not None)
