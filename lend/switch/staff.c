@@ -16,7 +16,6 @@
 #define SECOND_NS UINT64_C(1000000000)
 #define MAX_ARGUMENTS 256
 #define PATIENCE_NS (5 * SECOND_NS)
-
 extern char **environ;
 
 /* An error of errno.h, or 0. */
@@ -82,15 +81,23 @@ bool switch_staff_order(struct switch_worker *worker, const struct switch_order 
     return true;
 }
 
+/* False: it is there at that time, and *status is as it was. */
+static bool reap(pid_t pid, uint64_t until_ns, int *status)
+{
+    pid_t gone;
+    while ((gone = waitpid(pid, status, WNOHANG)) == 0 && sluice_clock_ns() < until_ns)
+        sluice_clock_sleep_until(sluice_clock_ns() + SECOND_NS / 200);
+    return gone != 0;
+}
+
 /* It has closed its socket, which no living worker does. */
 static void bury(struct switch_worker *worker)
 {
-    int status = 0;
+    int status = SIGKILL; /* of one that hangs */
     close(worker->fd);
     worker->fd = -1;
     kill(worker->pid, SIGKILL);
-    while (waitpid(worker->pid, &status, 0) < 0 && errno == EINTR)
-        ;
+    reap(worker->pid, sluice_clock_ns() + SECOND_NS, &status);
     sluice_log(SLUICE_LOG_WARN, "the %s process %d ended by %s %d",
                worker->is_training ? "training" : "inference", (int)worker->pid,
                WIFSIGNALED(status) ? "signal" : "exit code",
@@ -123,10 +130,9 @@ void switch_staff_clear(struct switch_staff *staff)
     }
     for (unsigned w = 0; w < staff->num_workers; w++) {
         const struct switch_worker *worker = &staff->workers[w];
-        while (worker->state != SWITCH_WORKER_ABSENT && waitpid(worker->pid, NULL, WNOHANG) == 0) {
-            if (sluice_clock_ns() >= until_ns)
-                kill(worker->pid, SIGKILL);
-            sluice_clock_sleep_until(sluice_clock_ns() + SECOND_NS / 200);
+        if (worker->state != SWITCH_WORKER_ABSENT && !reap(worker->pid, until_ns, NULL)) {
+            kill(worker->pid, SIGKILL);
+            reap(worker->pid, sluice_clock_ns() + SECOND_NS, NULL);
         }
     }
 }

@@ -157,7 +157,9 @@ class Clients(SwitchTest):
                 self.assertEqual(other.ask(INFER, ONE), DONE)
             except ConnectionError:
                 is_connected = False
-        self.assertIn("does not take its reply", switch.log())
+        # While the server waits for its reply to be taken, or, if that is short, for the rest of the next request.
+        log = switch.log()
+        self.assertTrue("does not take its reply" in log or "not complete in --timeout" in log)
         self.assertEqual(other.ask(INFER, ONE), DONE)
 
     def test_clients_that_hang_up_anywhere_leave_nothing_behind(self):
