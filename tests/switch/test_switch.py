@@ -179,8 +179,10 @@ class Processes(SwitchTest):
         client = self.client(switch)
         for _ in range(4):
             self.until(lambda: len(switch.workers("inference")) == 2)
-            os.kill(min(switch.workers("inference")), signal.SIGKILL)
+            pid = min(switch.workers("inference"))
+            os.kill(pid, signal.SIGKILL)
             self.assertIn(client.ask(INFER, ONE), (DONE, FAILED))  # it may have been sent to the dead one
+            self.until(lambda: pid not in switch.workers("inference"))
             self.assertEqual(client.logits(LOGITS, rows_of(6)), logits_of((6,), self.stages))
         self.assertIn(switch.stop()["processes_replaced"], (3, 4))  # the last one, if there was time
 
