@@ -2,6 +2,7 @@
 #define SLUICE_LEND_CHANNEL_H
 
 #include "lend/page.h"
+#include "lend/tuning.h"
 
 #include <sys/socket.h>
 #include <sys/types.h>
@@ -18,8 +19,6 @@
  * sluice_process_own_socket().
  *
  * Threads: any. */
-
-#define SLUICE_LEND_ANSWER_MS 5000 /* that one end waits for the other's message */
 
 #define SLUICE_LEND_MAGIC 0x534c4c31u /* "SLL1" */
 #define SLUICE_LEND_VERSION 1u        /* of the messages, and of the page that comes with them */

@@ -1,6 +1,7 @@
 #ifndef SLUICE_LEND_CREDIT_H
 #define SLUICE_LEND_CREDIT_H
 
+#include "lend/tuning.h"
 #include "sluice/lend.h"
 
 /* How long the owner may still lend: a token bucket of nanoseconds.  It fills with a share of the
@@ -8,9 +9,6 @@
  * is taken out, also below 0.  The owner lends while there is something in it.
  *
  * Threads: one at a time. */
-
-#define SLUICE_LEND_CREDIT_NS 1000000000 /* no idle minute is saved up for a lent one */
-#define SLUICE_LEND_FIRST_NS 100000000   /* of SHARE, at the start */
 
 struct sluice_lend_credit {
     enum sluice_lend_when when;

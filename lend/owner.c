@@ -15,9 +15,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* The watchdog looks at the page so often while somebody is connected.  It bounds how much later
- * than at_most_ms a borrower loses the GPU, and how long a bit stays that a stopped process left. */
-#define TICK_MS 10
 #define DEFAULT_AT_MOST_MS 1000u
 #define ANSWER_NS (SLUICE_LEND_ANSWER_MS * UINT64_C(1000000))
 
@@ -231,7 +228,7 @@ static void *watch(void *arg)
         items[LISTENER] =
             (struct pollfd){.fd = can_accept ? lend->listener.fd : -1, .events = POLLIN};
         items[WAKE] = (struct pollfd){.fd = lend->wake_fd, .events = POLLIN};
-        poll(items, NUM_ITEMS, is_any || !can_accept ? TICK_MS : -1);
+        poll(items, NUM_ITEMS, is_any || !can_accept ? SLUICE_LEND_TICK_MS : -1);
         uint64_t woken;
         if (items[WAKE].revents && read(lend->wake_fd, &woken, sizeof(woken)) < 0)
             woken = 0;

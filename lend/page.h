@@ -2,6 +2,7 @@
 #define SLUICE_LEND_PAGE_H
 
 #include "base/compiler.h"
+#include "lend/tuning.h"
 #include "sluice/lend.h"
 
 #include <stdatomic.h>
@@ -27,11 +28,6 @@
 #define SLUICE_LEND_PAGE_MAGIC 0x31504c53u /* "SLP1" */
 
 enum { SLUICE_LEND_SLOTS = 32, SLUICE_LEND_PAGE_BYTES = 4096 };
-
-/* Who waits in host memory looks again after this, as the process that was to wake it may have
- * ended before.  One that did not look for four times as long (it is stopped, or dead) holds up
- * nobody of lower priority. */
-#define SLUICE_LEND_LOOK_NS 50000000u
 
 enum sluice_lend_admission { SLUICE_LEND_SHUT, SLUICE_LEND_OPEN, SLUICE_LEND_ENDED };
 

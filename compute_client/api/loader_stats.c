@@ -23,8 +23,8 @@ void loader_stats_begin(struct sluice_loader *loader)
     loader->hash_errors = sluice_live_get(&loader->live.hash_errors);
 }
 
-/* Under the lock: what was lent since the report before, so that nothing between two epochs is
- * missed. */
+/* Counts what was lent since the last report, so that an epoch's report also has what was lent just
+ * before the epoch.  Call it under the lock. */
 static void count_lent(struct sluice_loader *loader, const struct sluice_lend_counters *now,
                        struct ended *ended)
 {

@@ -62,8 +62,8 @@ SLUICE_API void sluice_lend_close(struct sluice_lend *lend);
  * points still run.  For programs that end without close. */
 SLUICE_API void sluice_lend_stop(struct sluice_lend *lend);
 
-/* Adds a point to the stream (a cudaStream_t of the device; it may be capturing a graph): what is put
- * on it later waits until no borrower has the GPU.  Any thread. */
+/* Adds a point to the stream, a cudaStream_t of the device, which may be capturing a graph.  Work that
+ * is queued behind the point starts when no borrower has the GPU.  Any thread. */
 SLUICE_API SLUICE_MUST_USE sluice_status sluice_lend_point(struct sluice_lend *lend, void *stream,
                                                            struct sluice_err *err);
 
