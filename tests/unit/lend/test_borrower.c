@@ -1,3 +1,4 @@
+#include "borrow.h"
 #include "lend_support.h"
 
 #include <fcntl.h>
@@ -53,24 +54,6 @@ static void owner_end(struct owner *owner, int signal)
     close(owner->to);
     CU_ASSERT_EQUAL(waitpid(owner->pid, &status, 0), owner->pid);
     CU_ASSERT(signal || status == 0);
-}
-
-static struct sluice_borrower *borrow(const char *path)
-{
-    struct sluice_borrower *borrower;
-    REQUIRE_OK(sluice_borrower_open(&(struct sluice_borrower_options){.path = path}, &borrower,
-                                    sluice_test_err()));
-    return borrower;
-}
-
-static sluice_status try_to_borrow(const char *path)
-{
-    struct sluice_borrower *borrower = NULL;
-    const sluice_status status = sluice_borrower_open(
-        &(struct sluice_borrower_options){.path = path}, &borrower, sluice_test_err());
-    CU_ASSERT_PTR_NULL(borrower);
-    sluice_borrower_close(borrower);
-    return status;
 }
 
 TEST(takes_and_gives_with_a_ticket)

@@ -1,6 +1,7 @@
 #include "lend/channel.h"
 
 #include "base/process.h"
+#include "borrow.h"
 #include "host/unix_listener.h"
 #include "support/test.h"
 
@@ -10,24 +11,6 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-static struct sluice_borrower *borrow(const char *path)
-{
-    struct sluice_borrower *borrower;
-    REQUIRE_OK(sluice_borrower_open(&(struct sluice_borrower_options){.path = path}, &borrower,
-                                    sluice_test_err()));
-    return borrower;
-}
-
-static sluice_status try_to_borrow(const char *path)
-{
-    struct sluice_borrower *borrower = NULL;
-    const sluice_status status = sluice_borrower_open(
-        &(struct sluice_borrower_options){.path = path}, &borrower, sluice_test_err());
-    CU_ASSERT_PTR_NULL(borrower);
-    sluice_borrower_close(borrower);
-    return status;
-}
 
 /* What answers at the path is not an owner, or sends what none does. */
 struct impostor {
