@@ -51,7 +51,7 @@ def rate_within(times, begin, end):
 
 
 def train_x(row):
-    """The training's rate over what it is fed with, or over its own; None: there is no training."""
+    """Training's rate, divided by the rate of its feed, or, without a feed, by its rate alone. None: no training ran."""
     of = row.get("fed_per_s") or row.get("alone_per_s")
     return row["train_per_s"] / of if of and row.get("train_per_s") else None
 
@@ -295,7 +295,7 @@ def write(folder):
         try:
             figure.draw(drawn)
             parts.append(report.embed(figure, drawn, "figures/"))
-        except report.ReportError as error:  # there is no gnuplot: the numbers are below
+        except report.ReportError as error:  # gnuplot is missing: the tables have the numbers
             parts.append(f"<p>{report.escape(error)}</p>")
     parts += ["<h2>Every case</h2>", report.table(
         ["<call", "<part", "<case", "<requests", "u", "<graph", "<model", "number", "p50 ms", "p95", "p99",

@@ -67,7 +67,7 @@ def _several_ranks(number):
 
 
 def why_not(model):
-    """Why a module can have no points between its layers, in words; None: it can."""
+    """The reason why points cannot be put between the layers of a module, for an error; None: they can."""
     for module in model.modules():
         names = {base.__name__ for base in type(module).__mro__}
         if "OptimizedModule" in names or getattr(module, "_compiled_call_impl", None) is not None:

@@ -170,7 +170,7 @@ static PyMethodDef lend_methods[] = {
 };
 
 static PyType_Slot lend_slots[] = {
-    {Py_tp_doc, "Lend(path, when, share, allow, at_most_ms, device): the owner of what is lent."},
+    {Py_tp_doc, "Lend(path, when, share, allow, at_most_ms, device): lends a GPU, as its owner."},
     {Py_tp_new, lend_create},
     {Py_tp_dealloc, lend_dealloc},
     {Py_tp_methods, lend_methods},
