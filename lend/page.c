@@ -35,20 +35,24 @@ static void wake(struct sluice_lend_page *page)
         syscall(SYS_futex, &page->changes, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-/* The time is written before the bit and read before the bit is cleared.  So a process that ends
- * in between, or races with another, makes the sum smaller, never larger. */
+/* lent_since_ns only grows: to the time before a first bit is set, and to the end of what is added to
+ * lent_ns.  So no time is added twice.  A process that ends in between makes the sum smaller. */
 static void set_bit(struct sluice_lend_page *page, unsigned slot, uint64_t now_ns)
 {
-    if (atomic_load(&page->mask) == 0)
-        atomic_store(&page->lent_since_ns, now_ns);
+    uint64_t since = atomic_load(&page->lent_since_ns);
+    while (atomic_load(&page->mask) == 0 && since < now_ns &&
+           !atomic_compare_exchange_weak(&page->lent_since_ns, &since, now_ns))
+        ;
     atomic_fetch_or(&page->mask, 1u << slot);
 }
 
 static void clear_bits(struct sluice_lend_page *page, uint32_t bits)
 {
-    const uint64_t now = sluice_clock_ns(), since = atomic_load(&page->lent_since_ns);
+    const uint64_t now = sluice_clock_ns();
+    uint64_t since = atomic_load(&page->lent_since_ns);
     const uint32_t before = atomic_fetch_and(&page->mask, ~bits);
-    if ((before & bits) != 0 && (before & ~bits) == 0 && now > since)
+    if ((before & bits) != 0 && (before & ~bits) == 0 && now > since &&
+        atomic_compare_exchange_strong(&page->lent_since_ns, &since, now))
         atomic_fetch_add(&page->lent_ns, now - since);
     wake(page);
 }

@@ -297,6 +297,36 @@ TEST(lent_time_is_that_of_one_borrower_or_several)
     CU_ASSERT_EQUAL(sluice_lend_page_lent_ns(page, 1000), page->lent_ns);
 }
 
+static void *take_and_give(void *arg)
+{
+    const unsigned slot = *(const unsigned *)arg;
+    bool is_right = true;
+    for (int i = 0; i < 100000; i++) {
+        const uint32_t generation = page->slots[slot].state >> 2;
+        is_right &= take(slot, generation) == SLUICE_OK;
+        is_right &= sluice_lend_page_give(page, slot, generation);
+    }
+    CU_ASSERT(is_right);
+    return NULL;
+}
+
+TEST(no_time_is_counted_twice_while_borrowers_come_and_go)
+{
+    reset();
+    const uint64_t begin = sluice_clock_ns();
+    pthread_t threads[3];
+    unsigned slots[SLUICE_ARRAY_LEN(threads)];
+    for (unsigned i = 0; i < SLUICE_ARRAY_LEN(threads); i++) {
+        slots[i] = i;
+        sluice_lend_page_assign(page, i, 0);
+        CU_ASSERT_EQUAL_FATAL(pthread_create(&threads[i], NULL, take_and_give, &slots[i]), 0);
+    }
+    for (unsigned i = 0; i < SLUICE_ARRAY_LEN(threads); i++)
+        pthread_join(threads[i], NULL);
+    CU_ASSERT_EQUAL(page->mask, 0);
+    CU_ASSERT(page->lent_ns > 0 && page->lent_ns <= sluice_clock_ns() - begin);
+}
+
 TEST(waits_are_counted_by_powers_of_two)
 {
     const struct {
