@@ -67,14 +67,13 @@ static sluice_status wait_to_take(struct sluice_borrower *b, uint64_t since_ns, 
     sluice_status status;
     for (;;) {
         const uint32_t seen = atomic_load(&b->page->changes);
-        status = sluice_lend_page_take(b->page, b->slot, b->generation, since_ns);
+        /* The socket says it at once if the owner was killed; the page would not. */
+        status = sluice_lend_is_hung_up(b->fd)
+                     ? SLUICE_E_CLOSED
+                     : sluice_lend_page_take(b->page, b->slot, b->generation, since_ns);
         if (status != SLUICE_E_AGAIN || sluice_clock_ns() >= until_ns)
             break;
         sluice_lend_page_wait(b->page, seen, until_ns);
-        if (sluice_lend_is_hung_up(b->fd)) {
-            status = SLUICE_E_CLOSED;
-            break;
-        }
     }
     if (status != SLUICE_OK)
         sluice_lend_page_leave(b->page, b->slot, b->generation);
@@ -101,12 +100,7 @@ sluice_status sluice_borrower_take(struct sluice_borrower *b, int timeout_ms, ui
     b->is_taken = true;
     pthread_mutex_unlock(&b->lock);
 
-    /* The socket says it at once if the owner was killed; the page would not. */
-    status = sluice_lend_is_hung_up(b->fd)
-                 ? SLUICE_E_CLOSED
-                 : sluice_lend_page_take(b->page, b->slot, b->generation, since);
-    if (status == SLUICE_E_AGAIN)
-        status = wait_to_take(b, since, until);
+    status = wait_to_take(b, since, until);
 
     pthread_mutex_lock(&b->lock);
     b->has_it = b->is_taken = status == SLUICE_OK;

@@ -169,7 +169,7 @@ void lend_point_start(struct lend_point *point, struct sluice_lend *lend)
 }
 
 /* S in /proc/self/task/TID/stat. */
-static bool is_asleep(int tid)
+bool lend_is_asleep(int tid)
 {
     char path[64], text[256] = "";
     snprintf(path, sizeof(path), "/proc/self/task/%d/stat", tid);
@@ -184,7 +184,7 @@ static bool is_asleep(int tid)
 
 bool lend_point_waits(struct lend_point *point)
 {
-    while (!point->is_done && !(point->tid && is_asleep(point->tid)))
+    while (!point->is_done && !(point->tid && lend_is_asleep(point->tid)))
         sched_yield();
     return !point->is_done;
 }

@@ -3,7 +3,9 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -131,6 +133,42 @@ TEST(a_killed_owner_is_found_at_the_next_take)
     REQUIRE_OK(sluice_borrower_take(borrower, -1, &ticket, sluice_test_err()));
     sluice_borrower_close(borrower); /* gives */
     owner_end(&owner, 0);
+}
+
+struct waiter {
+    struct sluice_borrower *borrower;
+    _Atomic int tid;
+    sluice_status status;
+};
+
+static void *wait_for_it(void *arg)
+{
+    struct waiter *waiter = arg;
+    uint32_t ticket;
+    waiter->tid = (int)syscall(SYS_gettid);
+    waiter->status = sluice_borrower_take(waiter->borrower, -1, &ticket, NULL);
+    return NULL;
+}
+
+TEST(a_wait_ends_when_the_owner_is_killed)
+{
+    const char *path = sluice_test_path("killed_meanwhile");
+    struct owner owner = owner_start(path);
+    struct sluice_borrower *high;
+    REQUIRE_OK(sluice_borrower_open(&(struct sluice_borrower_options){.path = path, .priority = 1},
+                                    &high, sluice_test_err()));
+    uint32_t ticket;
+    REQUIRE_OK(sluice_borrower_take(high, -1, &ticket, sluice_test_err()));
+    struct waiter waiter = {.borrower = borrow(path)};
+    pthread_t thread;
+    CU_ASSERT_EQUAL_FATAL(pthread_create(&thread, NULL, wait_for_it, &waiter), 0);
+    while (!waiter.tid || !lend_is_asleep(waiter.tid))
+        sched_yield();
+    owner_end(&owner, SIGKILL);
+    pthread_join(thread, NULL);
+    CU_ASSERT_EQUAL(waiter.status, SLUICE_E_CLOSED);
+    sluice_borrower_close(waiter.borrower);
+    sluice_borrower_close(high);
 }
 
 TEST(nobody_lends_at_a_path_without_an_owner)
