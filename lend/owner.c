@@ -228,7 +228,8 @@ static void *watch(void *arg)
         items[LISTENER] =
             (struct pollfd){.fd = can_accept ? lend->listener.fd : -1, .events = POLLIN};
         items[WAKE] = (struct pollfd){.fd = lend->wake_fd, .events = POLLIN};
-        poll(items, NUM_ITEMS, is_any || !can_accept ? SLUICE_LEND_TICK_MS : -1);
+        poll(items, NUM_ITEMS,
+             is_any || suspects || !can_accept ? SLUICE_LEND_TICK_MS : SLUICE_LEND_REST_MS);
         uint64_t woken;
         if (items[WAKE].revents && read(lend->wake_fd, &woken, sizeof(woken)) < 0)
             woken = 0;

@@ -385,8 +385,40 @@ TEST(a_connection_that_says_nonsense_is_ended)
         CU_ASSERT_EQUAL(recv(fd, &answer, sizeof(answer), 0), 0);
         close(fd);
     }
-    /* So is a borrower that sends more after its hello. */
     CU_ASSERT_EQUAL(lend_counters(lend).borrowers, 0);
+    sluice_lend_close(lend);
+}
+
+/* Connects, sends more than its hello, and when that has ended its connection, sets another's bit. */
+static void misbehave(const char *path)
+{
+    const struct sluice_lend_hello hello = {SLUICE_LEND_MAGIC, SLUICE_LEND_VERSION, 0, 0};
+    struct sluice_lend_page *page;
+    int fd;
+    unsigned slot;
+    uint32_t generation;
+    char byte = 0;
+    if (sluice_lend_connect(path, &hello, &fd, &page, &slot, &generation, NULL) != SLUICE_OK)
+        _exit(1);
+    if (send(fd, &byte, 1, MSG_NOSIGNAL) != 1 ||
+        (recv(fd, &byte, 1, 0) != 0 && errno != ECONNRESET))
+        _exit(2);
+    atomic_fetch_or(&page->mask, 1u << (slot + 1));
+    _exit(0);
+}
+
+TEST(what_is_written_by_who_is_not_connected_any_more_is_cleared)
+{
+    const char *path = sluice_test_path("misbehaves");
+    struct sluice_lend *lend = lend_open(path, 600000);
+    const pid_t child = fork();
+    CU_ASSERT_FATAL(child >= 0);
+    if (child == 0)
+        misbehave(path);
+    int status;
+    CU_ASSERT_EQUAL(waitpid(child, &status, 0), child);
+    CU_ASSERT_EQUAL(status, 0);
+    CHECK_OK(sluice_lend_point(lend, NULL, sluice_test_err()));
     sluice_lend_close(lend);
 }
 
