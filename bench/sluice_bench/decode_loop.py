@@ -102,8 +102,7 @@ class Trainer:
         self.url = f"http://127.0.0.1:{self._port()}/metrics"
 
     def _said(self):
-        self.log.seek(0)
-        return self.log.read().decode()
+        return os.pread(self.log.fileno(), os.fstat(self.log.fileno()).st_size, 0).decode()
 
     def _check(self, deadline, what):
         """Raises Failed if it has ended, or the deadline is over."""

@@ -65,6 +65,15 @@ void sluice_test_capture_end(struct sluice_test_output *output)
     drop_times(output->err);
 }
 
+bool sluice_test_capture_has(const char *text)
+{
+    static char err[sizeof(((struct sluice_test_output *)0)->err)];
+    /* By pread: the position is where this process writes. */
+    const ssize_t len = pread(fileno(files[1]), err, sizeof(err) - 1, 0);
+    err[len < 0 ? 0 : len] = 0;
+    return strstr(err, text);
+}
+
 int sluice_test_child(int (*fn)(void *ctx), void *ctx, struct sluice_test_output *output)
 {
     int status = -1;

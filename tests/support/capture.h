@@ -1,6 +1,7 @@
 #ifndef SLUICE_TESTS_SUPPORT_CAPTURE_H
 #define SLUICE_TESTS_SUPPORT_CAPTURE_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 /* What code under test writes to stdout and stderr, and code that must run in a
@@ -16,6 +17,8 @@ struct sluice_test_output {
 /* Between the two, this process's stdout and stderr go to files. */
 void sluice_test_capture_begin(void);
 void sluice_test_capture_end(struct sluice_test_output *output);
+/* Whether stderr has this text by now. */
+bool sluice_test_capture_has(const char *text);
 
 /* Runs fn(ctx) in a forked child whose exit code is its result; returns waitpid's status. */
 int sluice_test_child(int (*fn)(void *ctx), void *ctx, struct sluice_test_output *output);

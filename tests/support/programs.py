@@ -101,6 +101,12 @@ def batches_done(line, batches):
     return match and int(match[1]) * batches + int(match[2])
 
 
+def text_of(log_file):
+    """All that a process has written to this file so far.  It reads by pread, because the file's position is the
+    process's too: seek() would make it write over its first lines."""
+    return os.pread(log_file.fileno(), os.fstat(log_file.fileno()).st_size, 0).decode(errors="replace")
+
+
 class Server:
     """offload_server over a root, or a list of them, with its log in a file unless `stderr` says
     otherwise; killed where a test leaves it running.  `folder` has another version's programs."""
@@ -123,8 +129,7 @@ class Server:
         self.address = line.split()[-1]
 
     def log(self):
-        self.log_file.seek(0)
-        return self.log_file.read()
+        return text_of(self.log_file)
 
     def channel(self):
         """To a stock client."""

@@ -10,7 +10,7 @@ import struct
 import subprocess
 import tempfile
 
-from programs import BIN, TIMEOUT_S, check
+from programs import BIN, TIMEOUT_S, check, text_of
 
 SIDE, CLASSES, BATCH = 224, 10, 4
 ROW = 3 * SIDE * SIDE
@@ -146,8 +146,7 @@ class Switch:
         return Client(self.port)
 
     def log(self):
-        self.log_file.seek(0)
-        return self.log_file.read()
+        return text_of(self.log_file)
 
     def workers(self, role):
         """{pid: where it takes the GPU} of its processes in this role."""

@@ -48,6 +48,10 @@ class SwitchTest(unittest.TestCase):
             self.assertLess(time.monotonic(), end, "it does not come")
             time.sleep(0.01)
 
+    def until_ended(self, switch, pids):
+        """Until the server knows that these workers are dead, so that it sends them no request."""
+        self.until(lambda: all(f" process {pid} ended by " in switch.log() for pid in pids))
+
 
 class Requests(SwitchTest):
     def test_logits_are_those_of_the_input_and_the_weights(self):
@@ -182,7 +186,7 @@ class Processes(SwitchTest):
             pid = min(switch.workers("inference"))
             os.kill(pid, signal.SIGKILL)
             self.assertIn(client.ask(INFER, ONE), (DONE, FAILED))  # it may have been sent to the dead one
-            self.until(lambda: pid not in switch.workers("inference"))
+            self.until_ended(switch, [pid])
             self.assertEqual(client.logits(LOGITS, rows_of(6)), logits_of((6,), self.stages))
         self.assertIn(switch.stop()["processes_replaced"], (3, 4))  # the last one, if there was time
 
@@ -316,16 +320,18 @@ class Training(SwitchTest):
         switch = self.serve("--train")
         trainer, client = self.client(switch), self.client(switch)
         self.assertEqual(trainer.ask(TRAIN), DONE)
-        rng = random.Random(SEED)
+        rng, killed = random.Random(SEED), set()
         for _ in range(10):
             client.send(request(INFER, ONE))
             for pid in switch.workers("inference"):
                 if rng.random() < 0.5:
                     try:
                         os.kill(pid, signal.SIGKILL)
+                        killed.add(pid)
                     except ProcessLookupError:
                         pass
             self.assertIn(client.receive(4), (DONE, FAILED))
+        self.until_ended(switch, killed)
         self.assertEqual(client.ask(INFER, ONE), DONE)
         with switch.client() as again:  # training can be stopped and begun, so it does not wait for ever
             self.assertEqual(again.ask(TRAIN), DONE)

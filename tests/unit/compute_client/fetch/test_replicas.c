@@ -475,6 +475,8 @@ TEST(a_server_that_refuses_is_left_out_while_another_serves)
         fetch(&b, done++, 1);
         nap();
     }
+    while (!sluice_test_capture_has(other)) /* the client has not read the last refusal yet */
+        nap();
     /* Once it fits again it is used. */
     stop_server(&b, 0);
     b.options[0].dataset_id = NULL;
