@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "host/cache_folder.h"
+#include "train/tuning.h"
 
 #include <float.h>
 #include <stdio.h>
@@ -11,12 +12,6 @@
 /* Engines for full batches are timed once: cuDNN's own order is often right, but not always.  Those
  * for other sizes are cuDNN's first. */
 
-/* Bytes.  An engine that needs more is not taken; the fastest ones for the models here, at a batch
- * of 256, need less. */
-#define MAX_WORKSPACE ((size_t)512 << 20)
-/* Engines that are timed, in cuDNN's order: the best one of resnet50's and vgg16's convolutions was
- * among the first 9 on an H100. */
-#define MAX_TIMED 10
 #define NUM_RUNS 3
 
 /* Device memory for the arrays of the convolution that is timed. */
@@ -153,7 +148,7 @@ static sluice_status open_bench(struct cuda_trainer *cuda, unsigned n, struct be
     if (cuda->type == SLUICE_CUDA_BF16)
         bench->array_bytes /= 2;
     bench->array_bytes = (bench->array_bytes + 255) / 256 * 256;
-    if (cudaMalloc((void **)&bench->memory, 3 * bench->array_bytes + MAX_WORKSPACE)) {
+    if (cudaMalloc((void **)&bench->memory, 3 * bench->array_bytes + SLUICE_TRAIN_ENGINE_BYTES)) {
         cudaGetLastError();
         bench->memory = NULL;
         return SLUICE_OK;
@@ -209,7 +204,8 @@ static sluice_status choose(struct cuda_trainer *cuda, const struct sluice_conv_
     const sluice_status status = sluice_conv_list(cuda->cudnn, problem, engines, &count, err);
     if (status)
         return status;
-    for (size_t i = 0, tried = 0; i < count && (!*plan || (bench && tried < MAX_TIMED)); i++) {
+    for (size_t i = 0, tried = 0;
+         i < count && (!*plan || (bench && tried < SLUICE_TRAIN_ENGINES_TIMED)); i++) {
         struct sluice_conv_plan *candidate = NULL;
         if (sluice_conv_plan_create(cuda->cudnn, problem, &engines[i], &candidate, &ignored))
             continue;
@@ -294,7 +290,7 @@ static sluice_status plan_stage(struct cuda_trainer *cuda, struct sluice_stage *
         if (pass == SLUICE_CONV_BACKWARD_DATA && stage->diff_in == SLUICE_NO_BUFFER)
             continue;
         const size_t workspace = is_first_set
-                                     ? MAX_WORKSPACE
+                                     ? SLUICE_TRAIN_ENGINE_BYTES
                                      : given_workspace(cuda, stage, (enum sluice_conv_pass)pass);
         for (int fused = pass == SLUICE_CONV_FORWARD; fused >= 0 && !convs->plans[pass]; fused--) {
             const struct sluice_conv_problem problem =

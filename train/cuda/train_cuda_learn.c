@@ -1,5 +1,7 @@
 #include "train/cuda/train_cuda_state.h"
 
+#include "train/tuning.h"
+
 #include <stdlib.h>
 
 /* The second half of a step: gradients, their mean over the ranks, and SGD.
@@ -7,12 +9,8 @@
  *     compute stream   | backward of bucket 0 | of bucket 1 | of bucket 2 |         | SGD |
  *     summing stream                          |--- mean 0 ---|--- mean 1 ---|- mean 2 -|
  *
- * A bucket is a range of stages whose gradients, of BUCKET_BYTES or more, are averaged while the
+ * A bucket is a range of stages whose gradients, of SLUICE_TRAIN_BUCKET_BYTES or more, are averaged while the
  * next stages run backwards.  Alone there is one bucket and no mean. */
-
-/* Large enough that NVLink's rate counts and not its latency, small enough that only the last
- * bucket's mean is waited for. */
-#define BUCKET_BYTES ((size_t)16 << 20)
 
 /* Extends [*from, *to) by the parameter's place, if it is trained and (not) a filter. */
 static void extend(const struct cuda_trainer *cuda, int param, bool is_filter, size_t *from,
@@ -51,7 +49,7 @@ static size_t count_of(const struct bucket *bucket)
 
 sluice_status cuda_make_buckets(struct cuda_trainer *cuda, struct sluice_err *err)
 {
-    const size_t least = cuda->ranks ? BUCKET_BYTES : SIZE_MAX;
+    const size_t least = cuda->ranks ? SLUICE_TRAIN_BUCKET_BYTES : SIZE_MAX;
     cuda->buckets = calloc(cuda->program.num_stages, sizeof(*cuda->buckets));
     if (!cuda->buckets)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a trainer");
