@@ -185,6 +185,7 @@ class Gate:
                         if not any(module.children()) and not isinstance(module, torch.jit.ScriptModule)]
         self._uses = [0] * len(self._leaves)  # of each in this step
         self._hooks = []                      # of the leaves
+        self._at = None                       # what they call
         self._root = [model.register_forward_pre_hook(_Hook(model, self._begin)),
                       model.register_forward_hook(_Hook(model, self._watch))]
         self._model = model
@@ -207,10 +208,11 @@ class Gate:
         if is_capturing:
             self.owner.keep_page()
         is_step = self._model.training and torch.is_grad_enabled()
-        is_new = self._is_fresh or not is_step
-        self._is_fresh = not is_step
+        is_over = self._is_fresh
+        if is_step:
+            self._is_fresh = False
         self._point(self._stream())
-        if not is_new:
+        if not is_over and (is_step or self._measured is not None and not is_capturing):
             return
         self._uses[:] = [0] * len(self._uses)
         if self._is_chosen:
@@ -220,12 +222,13 @@ class Gate:
         elif self._measured is not None:
             self._choose()
         else:
-            self._listen({}, {}, None)
             self._steps += is_step
             if is_step and self._steps == _MEASURED:
                 self._measured = []
                 self._mark(None)
                 self._listen(*self._all(), self._mark)
+            elif self._at is not _nothing:
+                self._listen({}, self._all()[1], _nothing)  # only to learn of backward, whatever the model returns
 
     def _watch(self, inputs, output):
         """Forward of the model ends."""
@@ -277,6 +280,7 @@ class Gate:
         for hook in self._hooks:
             hook.remove()
         self._hooks = []
+        self._at = at  # a forward or backward that has begun may still call hooks of an earlier _listen()
         for leaf in sorted({*forward, *backward}):
             module = self._leaves[leaf]
             before, after = self._hooks_of(leaf, forward.get(leaf), backward.get(leaf), at)
@@ -292,7 +296,7 @@ class Gate:
         def before(inputs):
             use = uses[leaf]
             uses[leaf] = use + 1
-            if use in forward:
+            if use in forward and at is self._at:
                 at((leaf, use, False))
 
         def after(inputs, output):
@@ -307,7 +311,8 @@ class Gate:
 
             def before_backward(grad):
                 self._is_fresh = True
-                at((leaf, use, True))
+                if at is self._at:
+                    at((leaf, use, True))
 
             tensor.register_hook(before_backward)
 

@@ -741,6 +741,76 @@ class GateTest(unittest.TestCase):
             (model(torch.ones(1)) + model(torch.ones(1))).sum().backward()
         self.assertEqual(words(self.log), ". a> . . a> . <a . <a")
 
+    def test_a_model_that_is_one_layer_has_the_point_of_the_step(self):
+        model = Layer("a", 1, self.log)
+        gate = self.gate(model)
+        for _ in range(4):
+            self.assertEqual(self.trained(model, 1), ". a> <a")
+        self.assertEqual(gate.num_points, 1)
+
+    def test_evaluation_between_forward_and_backward_is_no_end_of_the_step(self):
+        def trained():
+            made = model(torch.ones(1)).sum()
+            with torch.no_grad():
+                model(torch.ones(1))
+            made.backward()
+            return words(self.log)
+
+        model = layers(self.log, a=1, b=1)
+        gate = self.gate(model)
+        for _ in range(2):
+            self.assertEqual(trained(), ". a> b> . a> b> <b <a")
+        self.assertEqual(trained(), ". a> . b> . a> . b> . <b . <a")
+        self.assertEqual(gate.num_points, 6)  # at the begin of a second time there is that of the call already
+        self.assertEqual(self.trained(model, 1), ". a> . b> . <b . <a")
+
+    def test_steps_are_told_apart_whatever_the_model_returns(self):
+        class Made:
+            pass
+
+        def in_an_object(tensor):
+            made = Made()
+            made.tensor = tensor
+            return made
+
+        for pack, unpack in ((lambda tensor: ((tensor, None),), lambda made: made[0][0]), (in_an_object, lambda made: made.tensor)):
+            class Model(torch.nn.Module):
+                def __init__(self, log):
+                    super().__init__()
+                    self.a, self.b = Layer("a", 1, log), Layer("b", 1, log)
+
+                def forward(self, x):
+                    return pack(self.b(self.a(x)))
+
+            model = Model(self.log)
+            gate = self.gate(model)
+            for _ in range(3):
+                self.log.clear()
+                unpack(model(torch.ones(1))).sum().backward()
+            self.assertEqual(words(self.log), ". a> . b> . <b . <a")
+            self.assertEqual(gate.num_points, 4)
+
+    def test_a_model_that_is_checkpointed_learns_the_same(self):
+        from torch.utils.checkpoint import checkpoint
+        for is_reentrant in (True, False):
+            for has_inner in (True, False):
+                with self.subTest(is_reentrant=is_reentrant, has_inner=has_inner):
+                    made = []
+                    for has_gate in (False, True):
+                        inner = layers([], a=1, b=1)
+                        model = torch.nn.Sequential(inner, Layer("c", 1, []))
+                        if has_inner:
+                            call = inner.forward
+                            inner.forward = lambda x: checkpoint(call, x, use_reentrant=is_reentrant)
+                        gate = self.gate(model) if has_gate else None
+                        for _ in range(5):
+                            x = torch.ones(1, requires_grad=True)
+                            made_of_x = model(x) if has_inner else checkpoint(model, x, use_reentrant=is_reentrant)
+                            made_of_x.sum().backward()
+                        made.append([parameter.grad for parameter in model.parameters()])
+                    self.assertEqual(*made)
+                    self.assertGreater(gate.num_points, 1)
+
     def test_remove_takes_them_away(self):
         model = layers(self.log, a=1, b=1)
         gate = self.gate(model)
