@@ -269,6 +269,8 @@ class Gate:
         self._listen(*self._all(), lambda place: next(places) % every or self._pass(place))
 
     def _pass(self, place):
+        if self._is_cuda and torch.cuda.is_current_stream_capturing():  # a part of the model, perhaps
+            self.owner.keep_page()
         self._point(self._stream())
 
     def _all(self):

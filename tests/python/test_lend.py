@@ -841,6 +841,7 @@ class GateTest(unittest.TestCase):
         gate = self.gate(model, points=4)
         gate._is_cuda = True
         with mock.patch.object(_gate, "is_capturing_on", return_value=True), \
+                mock.patch.object(torch.cuda, "is_current_stream_capturing", return_value=True), \
                 mock.patch.object(self.owner, "keep_page") as keep:
             self.assertEqual(self.trained(model, 1), ". a> . b> c> . d> <d . <c <b . <a")
         keep.assert_called()
@@ -848,6 +849,26 @@ class GateTest(unittest.TestCase):
         self.assertEqual(self.trained(model, 1), ". a> b> c> d> <d <c <b <a")
         self.assertEqual(self.trained(model, 1), ". a> b> c> d> <d <c <b <a")
         self.assertEqual(self.trained(model, 1), ". a> b> . c> d> <d . <c <b . <a")
+
+    def test_a_graph_of_a_part_of_the_model_keeps_the_page(self):
+        class Captured(torch.nn.Sequential):
+            is_captured = False
+
+            def forward(self, x):
+                with mock.patch.object(torch.cuda, "is_current_stream_capturing", return_value=self.is_captured):
+                    return super().forward(x)
+
+        model = torch.nn.Sequential(Captured(*layers(self.log, a=1, b=1)))
+        gate = self.gate(model)
+        self.trained(model)
+        gate._is_cuda = True
+        for is_captured in (False, True):
+            model[0].is_captured = is_captured
+            with mock.patch.object(_gate, "is_capturing_on", return_value=False), \
+                    mock.patch.object(self.owner, "keep_page") as keep, torch.no_grad():
+                model(torch.ones(1))
+            self.assertEqual(words(self.log), ". a> . b>")
+            self.assertEqual(keep.called, is_captured)
 
     def test_leaves_that_return_parameters_or_tuples(self):
         class Odd(torch.nn.Module):
