@@ -12,8 +12,11 @@ The owner's CUDA stream waits at its points while a borrower has the GPU; no pro
 thread of the owner takes the GPU back from a borrower that died, or keeps it too long.  docs/PYTHON.md tells more.
 """
 import atexit
+import collections.abc
 import contextlib
 import functools
+import math
+import numbers
 import operator
 import os
 import subprocess
@@ -24,6 +27,7 @@ import weakref
 from sluice import _log, _sluice
 
 _PROBE_S = 20
+_MOST = (1 << 32) - 1
 
 
 def __getattr__(name):
@@ -31,6 +35,17 @@ def __getattr__(name):
         from sluice._gate import Gate
         return Gate
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _checked(name, value, convert, least, most):
+    """The argument as a number; InvalidError names it."""
+    try:
+        number = convert(value)
+        if least <= number <= most:
+            return number
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise _sluice.InvalidError(f"{name}={value!r}: " + ("a number" if math.isinf(most) else f"a whole number from {least} to {most}"))
 
 
 def _cuda():
@@ -88,21 +103,21 @@ class Owner:
     """
 
     def __init__(self, path, share="always", allow=(), at_most_ms=None, device=0):
-        device = operator.index(device)
-        when = {"always": _sluice.LEND_ALWAYS, "idle": _sluice.LEND_IDLE}.get(share, _sluice.LEND_SHARE)
-        part = 0.0 if isinstance(share, str) else float(share)
+        device = _checked("device", device, operator.index, -1, _MOST >> 1)
+        when = {"always": _sluice.LEND_ALWAYS, "idle": _sluice.LEND_IDLE}.get(str(share), _sluice.LEND_SHARE)
+        part = float(share) if isinstance(share, numbers.Real) else 0.0
         if when == _sluice.LEND_SHARE and not 0 < part < 1:
             raise _sluice.InvalidError(f"share={share!r}: 'always', 'idle' or a part between 0 and 1")
-        if isinstance(allow, (str, bytes)):
+        if isinstance(allow, (str, bytes)) or not isinstance(allow, collections.abc.Iterable):
             raise _sluice.InvalidError(f"allow={allow!r}: a list of users' ids")
-        if at_most_ms is not None and at_most_ms <= 0:
-            raise _sluice.InvalidError(f"at_most_ms={at_most_ms}: more than 0")
+        allow = [_checked("allow", user, operator.index, 0, _MOST - 1) for user in allow]
+        limit_ms = 0 if at_most_ms is None else _checked("at_most_ms", at_most_ms, operator.index, 1, _MOST)
         if device >= 0:
             _probe(device)
         _log.begin()
         self.path, self.device = os.fspath(path), device
         self._is_in_graph = False
-        self._lend = _sluice.Lend(self.path, when, part, [operator.index(user) for user in allow], at_most_ms or 0, device)
+        self._lend = _sluice.Lend(self.path, when, part, allow, limit_ms, device)
         owners.add(self)
 
     def point(self, stream=None):
@@ -155,7 +170,7 @@ class Owner:
 
 _lock = threading.Lock()
 _borrowers = {}  # by (path, priority, at_most_ms): a connection; None: its owner has ended
-_here = threading.local()  # .taken: keys of the blocks that this thread is in
+_here = threading.local()  # .taken: paths of the blocks that this thread is in
 
 
 def _after_fork():
@@ -210,27 +225,33 @@ def gpu(path, priority=0, at_most_ms=None, timeout=None):
 
     At the block's end PyTorch's current stream is waited for, if PyTorch uses CUDA here, and the GPU given back.  Without
     PyTorch wait for your work before the block ends.  It works without PyTorch and without a GPU.  Any number of threads may
-    use it: with the same arguments they share a connection and take turns.  Within itself it does nothing.  Connections stay
-    open.  If the owner has ended since the first use, blocks run without it, as nothing waits, and connect to the next.
+    use it: with the same arguments they share a connection and take turns.  Within another block of the same thread and path
+    it does nothing, so a coroutine must not await in a block.  Connections stay open.  If the owner has ended since the
+    first use, blocks run without it, as nothing waits, and connect to the next.
 
     NotFoundError: nobody lends at this path, at the first use; AgainError: timeout; InvalidError: the owner refuses this user,
     or this process, or has 32 borrowers; CorruptError: another program answers there.
     """
-    key = (os.fspath(path), operator.index(priority), operator.index(at_most_ms or 0))
+    path = os.fspath(path)
+    limit_ms = 0 if at_most_ms is None else _checked("at_most_ms", at_most_ms, operator.index, 1, _MOST)
+    key = (path, _checked("priority", priority, operator.index, 0, _MOST), limit_ms)
+    timeout = None if timeout is None else _checked("timeout", timeout, float, -math.inf, math.inf)
     taken = _here.__dict__.setdefault("taken", set())
-    if key in taken:
+    if path in taken:
         yield
         return
     borrower, ticket = _take(key, timeout)
-    taken.add(key)
-    try:
+    try:  # a signal's exception may come at each call from here on
+        taken.add(path)
         yield
     finally:
-        taken.discard(key)
         try:
             cuda = _cuda()
             if cuda is not None:
                 cuda.current_stream().synchronize()
         finally:
-            if borrower is not None:
-                borrower.give(ticket)
+            try:
+                if borrower is not None:
+                    borrower.give(ticket)
+            finally:
+                taken.discard(path)

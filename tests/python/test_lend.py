@@ -211,7 +211,7 @@ class OwnerTest(unittest.TestCase):
                     with lend.gpu(path):
                         inside += 1
                         most = max(most, inside)
-                        with lend.gpu(path):
+                        with lend.gpu(path), lend.gpu(path, priority=1), lend.gpu(path, at_most_ms=5):
                             pass
                         inside -= 1
 
@@ -281,6 +281,36 @@ class OwnerTest(unittest.TestCase):
         counters = owner.counters()
         self.assertEqual((counters["requests"], counters["taken_back"]), (2, 0))
 
+    def test_a_signal_at_the_begin_or_end_of_a_block_does_not_keep_it(self):
+        owner = self.owner()
+        borrower = self.borrower("""
+            class Interrupted(set):
+                def add(self, item):
+                    super().add(item)
+                    if self.at == "begin":
+                        raise KeyboardInterrupt
+
+                def discard(self, item):
+                    super().discard(item)
+                    if self.at == "end":
+                        raise KeyboardInterrupt
+
+            for Interrupted.at in ("begin", "end"):
+                lend._here.taken = Interrupted()
+                try:
+                    with lend.gpu(path):
+                        say("has")
+                except KeyboardInterrupt:
+                    say("interrupted")
+            lend._here.taken = set()
+            with lend.gpu(path, timeout=5):
+                say("again")
+            input()
+        """)
+        self.assertEqual([borrower.hear() for _ in range(4)], ["interrupted", "has", "interrupted", "again"])
+        counters = owner.counters()
+        self.assertEqual((counters["requests"], counters["taken_back"]), (3, 0))
+
     def test_a_share_of_the_time(self):
         self.owner(share=0.01)
         borrower = self.borrower("""
@@ -319,13 +349,15 @@ class OwnerTest(unittest.TestCase):
         owner = self.owner()
         child = os.fork()
         if child == 0:
+            code = 1
             try:
                 owner.point()
                 owner.close()
                 lend._stop_owners()
+                code = 0
             finally:
-                os._exit(0)
-        os.waitpid(child, 0)
+                os._exit(code)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
         borrower = self.borrower(HOLD)
         self.assertEqual(borrower.hear(), "has")
         borrower.go_on()
@@ -389,12 +421,21 @@ class OwnerTest(unittest.TestCase):
         with self.assertRaisesRegex(sluice.InvalidError, re.escape(self.path)):
             lend.Owner(self.path, device=-1)
         for text, options in (("share='often'", {"share": "often"}), ("share=1", {"share": 1}), ("share=0", {"share": 0}),
-                              ("allow='root'", {"allow": "root"}), ("at_most_ms=0", {"at_most_ms": 0}),
-                              ("CUDA device -2", {"device": -2})):
-            with self.subTest(text=text), self.assertRaisesRegex(sluice.InvalidError, text):
+                              ("share=None", {"share": None}), ("share=\\[", {"share": [0.3]}),
+                              ("allow='root'", {"allow": "root"}), ("allow=0", {"allow": 0}), ("allow='root'", {"allow": ["root"]}),
+                              ("allow=-1", {"allow": [0, -1]}), (f"allow={1 << 40}", {"allow": [1 << 40]}),
+                              ("at_most_ms=0", {"at_most_ms": 0}), ("at_most_ms=0.5", {"at_most_ms": 0.5}),
+                              (f"at_most_ms={1 << 32}", {"at_most_ms": 1 << 32}),
+                              ("device=-2", {"device": -2}), ("device='cuda'", {"device": "cuda"})):
+            with self.subTest(text=text), self.assertRaisesRegex(sluice.InvalidError, f"^{text}"):
                 lend.Owner(f"{self.path}.other", **{"device": -1, **options})
+        for text, options in (("priority=-1", {"priority": -1}), (f"priority={1 << 32}", {"priority": 1 << 32}),
+                              ("priority='high'", {"priority": "high"}), ("at_most_ms=0", {"at_most_ms": 0}),
+                              ("at_most_ms=-5", {"at_most_ms": -5}), ("timeout='1 s'", {"timeout": "1 s"})):
+            with self.subTest(text=text), self.assertRaisesRegex(sluice.InvalidError, f"^{text}"), lend.gpu(self.path, **options):
+                pass
         with self.assertRaisesRegex(ValueError, "no user's id"):
-            lend.Owner(f"{self.path}.other", device=-1, allow=[1 << 40])
+            sluice._sluice.Lend(f"{self.path}.other", sluice._sluice.LEND_ALWAYS, 0.0, [1 << 40], 0, -1)
 
     def test_why_a_gpu_cannot_be_lent(self):
         lend._probe.cache_clear()
