@@ -19,6 +19,11 @@ def is_first_rank():
     return os.environ.get("RANK", "0") == "0"
 
 
+def _is_alone():
+    """Whether this process trains alone: ranks that train together cannot lend their GPUs."""
+    return os.environ.get("WORLD_SIZE", "1") == "1"
+
+
 def _lends():
     """Whether this process has an Owner of sluice.lend."""
     return bool(getattr(sys.modules.get("sluice.lend"), "owners", ()))
@@ -252,7 +257,7 @@ class Report:
         yield from _words.wrap(self.advice())
         if found["limit"] not in ("step", "python_tail") and not self._lacks_workers():
             yield "  " + found["command"]
-        if found["clock"] == "cuda" and found["limit"] != "step" and not found["lends"]:
+        if found["clock"] == "cuda" and found["limit"] != "step" and not found["lends"] and _is_alone():
             yield ""
             yield from _words.wrap(self.idle_advice())
 

@@ -194,6 +194,9 @@ class WatchTest(unittest.TestCase):
             text = " ".join(report.lines())
             self.assertEqual("Your GPU idles 38 % of the time: lend it" in text, is_told, changes)
             self.assertNotIn("lend it", " ".join(report.lines(with_advice=False)))
+        report.found.update(found)
+        with unittest.mock.patch.dict(os.environ, {"WORLD_SIZE": "8"}):  # which cannot lend
+            self.assertNotIn("lend it", " ".join(report.lines()))
 
     def test_tells_a_slow_loader_from_a_slow_step(self):
         def slow():
