@@ -1,4 +1,5 @@
 """Gate of sluice.lend: points between the layers of a PyTorch module."""
+import contextlib
 import functools
 import itertools
 import logging
@@ -98,12 +99,8 @@ def is_capturing_on(index):
         return torch.cuda.is_current_stream_capturing()
 
 
-def _nothing(*args):
-    """What a copy of a hook does."""
-
-
-def _copied():
-    return _nothing
+def _nothing(place):
+    """Of a layer that has no point."""
 
 
 class _Hook:
@@ -118,11 +115,8 @@ class _Hook:
         if module is self._module:
             self._call(*args)
 
-    def __deepcopy__(self, memo):
-        return _nothing
-
     def __reduce__(self):
-        return _copied, ()
+        return getattr, (contextlib.nullcontext(), "__exit__")  # takes anything; and it loads where Sluice is missing
 
 
 class Gate:
@@ -351,11 +345,16 @@ class Lending:
             if self._batches > self._BATCHES:
                 self._give_up(f"no torch.nn.Module trained on {self._device} so far")
 
-    def close(self):
-        """After the loader."""
+    def stop(self):
+        """Of a loader that was dropped, whose CUDA graphs may run still."""
         self._end()
         if self.gate is not None:
             self.gate.remove()
+        self.owner.stop()
+
+    def close(self):
+        """After the loader."""
+        self.stop()
         self.owner.close()
 
     def _look_for_a_module(self):
@@ -376,6 +375,9 @@ class Lending:
         if _is_traced() or self._hook is None or not module.training or not torch.is_grad_enabled():
             return
         if not any(parameter.requires_grad and parameter.device == self._device for parameter in module.parameters()):
+            return
+        if any(isinstance(hook, _Hook) for part in module.modules() for hook in part._forward_pre_hooks.values()):
+            self._end()  # the loop made a Gate itself
             return
         if is_compiled():
             self._give_up(_COMPILED)

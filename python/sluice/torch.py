@@ -6,6 +6,7 @@
         for images, labels in loader: ...
 """
 import collections
+import weakref
 
 import torch
 
@@ -208,6 +209,7 @@ class Loader(Batches):
             self.close()
             raise
         self.lend = self._lending.owner
+        weakref.finalize(self, self._lending.stop).atexit = False
 
     def counters(self):
         """As sluice.numpy.Loader's; with lend= also "lend", a dict of sluice.lend.Owner.counters()."""

@@ -2,6 +2,7 @@
 """sluice.lend: an owner and borrowers in processes of their own, which also die and stop, and the points that a Gate puts
 between the layers of a model, here on the CPU with a clock of the test's.  test_lend_cuda.py has the same on a GPU."""
 import copy
+import gc
 import itertools
 import os
 import pickle
@@ -560,6 +561,34 @@ class LoaderTest(support.SetTest):
         self.assertFalse(torch.nn.modules.module._global_forward_pre_hooks)
         lending.gate.remove()
 
+    def test_a_module_with_a_gate_of_the_loop_s_own_gets_no_second_one(self):
+        lending = self.lending()
+        model = layers([], a=1, b=1)
+        gate = lend.Gate(model, self.made)
+        for _ in range(3):
+            step(torch.nn.Sequential(model))
+        self.assertIsNone(lending.gate)
+        self.assertFalse(torch.nn.modules.module._global_forward_pre_hooks)
+        self.assertGreater(gate.num_points, 1)
+
+    def test_a_loader_that_is_dropped_lends_nothing_and_leaves_no_hooks(self):
+        for has_gate in (False, True):
+            with self.subTest(has_gate=has_gate):
+                loader = sluice.torch.Loader(self.root, 8, lend=self.path)
+                lending = loader._lending
+                lending._device = torch.device("cpu")
+                lending._look_for_a_module()
+                model = layers([], a=1)
+                if has_gate:
+                    step(model)
+                    self.assertIsNotNone(lending.gate)
+                self.assertTrue(os.path.exists(self.path))
+                del loader
+                gc.collect()
+                self.assertFalse(os.path.exists(self.path))
+                self.assertFalse(torch.nn.modules.module._global_forward_pre_hooks)
+                self.assertFalse(model._forward_pre_hooks or model._forward_hooks)
+
     def test_what_cannot_have_a_gate_gets_one_warning(self):
         for kind, text in (("OptimizedModule", "torch.compile"), ("DistributedDataParallel", "for several GPUs")):
             with self.subTest(kind=kind):
@@ -872,7 +901,9 @@ class GateTest(unittest.TestCase):
             for _ in range(3):
                 step(linear)
         self.log.clear()
-        step(pickle.loads(pickle.dumps(linear)))
+        pickled = pickle.dumps(linear)
+        self.assertNotIn(b"sluice", pickled)  # it loads where Sluice is missing
+        step(pickle.loads(pickled))
         self.assertEqual(self.log, [])
         step(linear)
         self.assertEqual(len(self.log), 3)
