@@ -92,11 +92,12 @@ class Owner:
     path        of the socket; it is made, and removed by close()
     share       "always": borrowers get the GPU at once; 0.3, say: as long as they have had less than this part of the time;
                 "idle": as long as they have had less than this process waited for data (of a sluice.torch.Loader)
-    allow       ids of the users whose processes may borrow, besides this process's own
+    allow       ids of the users whose processes may borrow, besides the user of this process
     at_most_ms  after which a borrower loses the GPU; left out: 1000
     device      by CUDA's number here; -1: none, and point() itself waits
 
-    Any thread may call its methods.  At the interpreter's end, and when it is dropped, it stops.  A child of fork() has none.
+    Any thread may call its methods.  At the interpreter's end, and when it is dropped, it stops.  In a child of fork() its
+    methods do nothing.
 
     InvalidError: the path is too long or in use; UnsupportedError: the device's streams cannot wait for a page of memory
     (tried in a child process), or the driver is missing.
@@ -121,7 +122,7 @@ class Owner:
         owners.add(self)
 
     def point(self, stream=None):
-        """What is put on this stream later waits until no borrower has the GPU.
+        """Work that is put on this stream later waits until no borrower has the GPU.
 
         stream  a number (torch.cuda.Stream.cuda_stream, say) of a stream of the device, which may be capturing a graph; None:
                 PyTorch's current stream, or where PyTorch does not use CUDA the default stream
@@ -135,13 +136,14 @@ class Owner:
         self._lend.point(stream)
 
     def keep_page(self):
-        """A CUDA graph has points, which hold the page's address: close() is to leave the page where it is."""
+        """Says that a CUDA graph has points, and so the page's address: close() then leaves the page in place."""
         self._is_in_graph = True
 
     def counters(self):
-        """Since the start: requests that got the GPU, lent_ms (those of now included), cost_ms (of these, while this process
-        did not wait for data: what lending cost at most), taken_back (from borrowers that died or kept it too long),
-        borrowers (that are connected), and wait_p50_ms and wait_p99_ms, for which requests waited for permission."""
+        """A dict of what was since the start: requests (that got the GPU), lent_ms (up to now), cost_ms (the part of
+        lent_ms in which this process did not wait for data: what lending cost at most), taken_back (requests whose borrower
+        died or kept the GPU too long), borrowers (that are connected now), wait_p50_ms and wait_p99_ms (how long requests
+        waited for permission; of one in Python the last half second at most)."""
         return self._lend.counters()
 
     def stop(self):
@@ -149,8 +151,8 @@ class Owner:
         self._lend.stop()
 
     def close(self):
-        """Ends lending.  What PyTorch has put on the device is waited for; a caller without PyTorch waits itself, for the
-        streams that have points.  Twice is fine."""
+        """Ends lending, after all that PyTorch has put on the device.  Without PyTorch, wait before for the streams that
+        have points.  Twice is fine.  InvalidError: a sluice.torch.Loader lends by it; close that."""
         self._lend.stop()
         cuda = _cuda() if self.device >= 0 else None
         if self._is_in_graph:

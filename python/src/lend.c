@@ -2,6 +2,7 @@
 
 #include <sluice/lend.h>
 
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -33,7 +34,7 @@ static uint32_t *uids_of(PyObject *list, size_t *num)
     for (Py_ssize_t i = 0; i < count; i++) {
         const unsigned long long uid = PyLong_AsUnsignedLongLong(PyList_GetItem(list, i));
         if (!PyErr_Occurred() && uid >= UINT32_MAX)
-            PyErr_Format(PyExc_ValueError, "%llu is no user's id", uid);
+            PyErr_Format(PyExc_ValueError, "allow: %llu is not a user's id", uid);
         if (PyErr_Occurred()) {
             PyMem_Free(uids);
             return NULL;
@@ -151,8 +152,9 @@ static PyObject *lend_close(PyObject *self, PyObject *unused)
     if (!lend)
         Py_RETURN_NONE;
     if (l->num_users > 0)
-        return raise_text(SLUICE_E_INVALID, "a loader lends by this, or a thread is at a point: "
-                                            "close the loader, stop() it, and wait for the thread");
+        return raise_text(SLUICE_E_INVALID,
+                          "lending cannot be closed while a loader uses it, or a thread waits at a "
+                          "point: close the loader, or call stop() and wait for the thread");
     l->lend = NULL;
     Py_BEGIN_ALLOW_THREADS sluice_lend_close(lend);
     Py_END_ALLOW_THREADS Py_RETURN_NONE;
@@ -187,7 +189,7 @@ static PyType_Spec lend_spec = {
 struct sluice_lend *lend_borrow(PyObject *lend)
 {
     if (!PyObject_TypeCheck(lend, lend_type)) {
-        PyErr_Format(PyExc_TypeError, "what a loader lends by is a Lend");
+        PyErr_Format(PyExc_TypeError, "set_lend() takes a Lend, not %R", lend);
         return NULL;
     }
     struct lend *l = (struct lend *)lend;
@@ -246,7 +248,7 @@ static void borrower_dealloc(PyObject *self)
     Py_END_ALLOW_THREADS free_object(self);
 }
 
-/* A longer slice than of other waits: the owner counts a request's wait from the slice's begin. */
+/* Longer than other waits' slices, as the owner counts a request's wait from its last slice's begin. */
 enum { TAKE_SLICE_MS = 10 * SIGNAL_SLICE_MS };
 
 static PyObject *borrower_take(PyObject *self, PyObject *args)
@@ -286,6 +288,9 @@ static PyObject *borrower_take(PyObject *self, PyObject *args)
     }
     if (has_raised)
         return NULL;
+    if (status == SLUICE_E_AGAIN) /* its own text tells of the last slice */
+        snprintf(err.text, sizeof(err.text), "the GPU was not lent within %g s",
+                 PyFloat_AsDouble(timeout));
     if (status != SLUICE_OK)
         return raise_status(status, &err);
     return PyLong_FromUnsignedLong(ticket);
