@@ -360,10 +360,10 @@ class LocalTest(support.JobTest):
         return self.write(f"name: lends\noutputs: runs\ndata: {{root: {self.root}}}\ncompute: {{gpus: 1, trainer: "
                           f"{{options: {MODEL % 1000000}}}}}\n{more}", "lender.yaml")
 
-    def borrower(self):
+    def borrower(self, socket="lend/gpu"):
         return self.write(json.dumps({
             "name": "borrows", "outputs": "answers", "storage": {"address": "127.0.0.1:1"}, "compute": {
-                "borrow": "lend/gpu",
+                "borrow": socket,
                 "command": f"echo visible=$CUDA_VISIBLE_DEVICES; {os.environ['SLUICE_LEND_EXAMPLE']} $SLUICE_BORROW 5 1"}}),
             "borrower.yaml")
 
@@ -378,7 +378,8 @@ class LocalTest(support.JobTest):
         while not (self.folder / "lend/gpu").exists():
             self.assertNotIn(self.show(id)["state"], store.ENDED)
             time.sleep(0.02)
-        other = self.submit(self.borrower(), env={**env, "CUDA_VISIBLE_DEVICES": "3,4"})
+        (self.folder / "link").symlink_to(self.folder / "lend")  # another name of the same socket
+        other = self.submit(self.borrower("link/gpu"), env={**env, "CUDA_VISIBLE_DEVICES": "3,4"})
         offload_job("wait", other)
         said = offload_job("logs", other)
         self.assertIn("visible=5\n", said)

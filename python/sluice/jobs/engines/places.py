@@ -93,9 +93,10 @@ def lend_socket(job, record):
 
 def lender_gpus(socket):
     """The GPUs of the running job that lends at this socket; [] without one."""
+    socket = os.path.realpath(socket)
     for record in store.Store().records():
         lends = record.last("lends")
-        if lends.get("socket") == socket and record.is_held():
+        if lends and os.path.realpath(lends["socket"]) == socket and record.is_held():
             return lends["gpus"]
     return []
 
