@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -17,8 +16,7 @@
 
 #define SECOND_NS UINT64_C(1000000000)
 #define TICK_MS 200
-/* After which an inference worker that does not answer is ended, and a request that no worker takes is
- * refused. */
+/* Then an inference worker that does not answer is ended, and a request without one is refused. */
 #define WORK_LIMIT_NS (60 * SECOND_NS)
 /* Pieces of one request that are read before others have their turn. */
 #define READS_AT_ONCE 16
@@ -48,8 +46,7 @@ struct switch_server {
     int running; /* the connection whose inference runs; -1: none */
     int trains;  /* whose training runs, or will; -1: none */
     unsigned wanted_model;
-    uint64_t wanted,
-        ordered; /* its ticket, and of what the process trains; 0: it was told to stop */
+    uint64_t wanted, ordered; /* its ticket, and that of what the process trains; 0: told to stop */
 };
 
 /* --- replies --- */
@@ -361,7 +358,7 @@ static void check_times(struct switch_server *server)
     struct switch_worker *busy = worker_in(server, SWITCH_WORKER_BUSY);
     if (busy && now_ns - busy->busy_since_ns > WORK_LIMIT_NS) {
         sluice_log(SLUICE_LOG_ERROR, "worker process %d does not answer", (int)busy->pid);
-        kill(busy->pid, SIGKILL);
+        shutdown(busy->fd, SHUT_RDWR); /* as if it had died: in a driver it may hang for ever */
     }
 }
 

@@ -16,8 +16,7 @@
  * one that waits longest for its client, if for a second or more. */
 
 /* Listens, starts the workers, and when they are ready prints the port and serves until
- * sluice_quit_requested().  A request that runs then is answered;
- * connections stay open until the process ends.
+ * sluice_quit_requested().  A request that runs then is answered.  Connections end with the process.
  * SLUICE_E_IO: the port is taken, or a worker does not start. */
 SLUICE_MUST_USE sluice_status switch_serve(struct switch_staff *staff, struct switch_board *board,
                                            struct sluice_err *err);

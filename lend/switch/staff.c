@@ -90,7 +90,7 @@ static bool reap(pid_t pid, uint64_t until_ns, int *status)
     return gone != 0;
 }
 
-/* It has closed its socket, which no living worker does. */
+/* Its socket is closed, which no living worker does, or shut down because it does not answer. */
 static void bury(struct switch_worker *worker)
 {
     int status = SIGKILL; /* of one that hangs */
