@@ -2,6 +2,7 @@
 
 #include "base/text.h"
 #include "cli/cli.h"
+#include "host/unix_listener.h"
 
 #include <string.h>
 
@@ -109,6 +110,7 @@ static sluice_status check(const struct sluice_cli_result *parsed, struct sluice
 {
     (void)parsed;
     sluice_status status = SLUICE_OK;
+    struct sluice_err why = {0};
     o.is_cuda = strcmp(o.device, "cuda") == 0;
     if (!sluice_precision_parse(precision, &o.precision))
         status = sluice_fail(err, SLUICE_E_INVALID, "--precision: %s", precision);
@@ -116,8 +118,9 @@ static sluice_status check(const struct sluice_cli_result *parsed, struct sluice
         status = sluice_fail(err, SLUICE_E_INVALID,
                              "--lend and --train exclude each other: only one process can lend");
     if (o.is_aside && !o.lend)
-        status =
-            sluice_fail(err, SLUICE_E_INVALID, "--aside needs --lend, which names the process");
+        status = sluice_fail(err, SLUICE_E_INVALID, "--aside needs --lend, the process's socket");
+    if (o.lend && sluice_unix_address(o.lend, &(struct sockaddr_un){0}, &why) != SLUICE_OK)
+        status = sluice_fail(err, SLUICE_E_INVALID, "--lend: %s", why.text);
     for (size_t i = 0; status == SLUICE_OK && i < models.num_items; i++)
         status = add_model(models.items[i], err);
     return status;

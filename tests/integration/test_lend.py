@@ -134,7 +134,7 @@ class NoDevice(LendTest):
     def test_an_epoch_tells_what_was_lent(self):
         plain, _ = Train(*self.flags("--epochs", 2)).end()
         self.assertNotIn("lend", plain[0])
-        lender = self.lend(*ENDLESS, "--consume-rate", 400)
+        lender = self.lend(*ENDLESS, "--consume-rate", 400, "--lend-at-most", "1h")
         self.borrow(10, 5)
         seen = self.await_report(lender, lambda lend: lend["requests"] > 1 and lend["cost_ms"] > 0)
         lent = seen[-1]["lend"]
@@ -211,7 +211,7 @@ class NoDevice(LendTest):
 
     def test_metrics_have_it(self):
         port = self.enterContext(Port())
-        lender = self.lend(*ENDLESS, "--metrics", f"127.0.0.1:{port}")
+        lender = self.lend(*ENDLESS, "--lend-at-most", "1h", "--metrics", f"127.0.0.1:{port}")
         borrower = self.borrow(5)
         for _ in range(3):
             borrower.await_line("gave")

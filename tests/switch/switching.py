@@ -2,6 +2,7 @@
 PipeSwitch's published program."""
 import array
 import json
+import math
 import pathlib
 import random
 import signal
@@ -18,28 +19,41 @@ DONE, FAILED = b"FNSH", b"FAIL"
 END = struct.pack("I", 0)
 
 
-def shapes(classes=CLASSES):
-    """{name: shape} of small_cnn, in its order."""
+def norm(name, channels):
+    return {f"{name}.{part}": (channels,) for part in ("weight", "bias", "running_mean", "running_var")}
+
+
+def small_cnn():
+    """{name: shape}, in the model's order."""
     found, inputs = {}, 3
     for stage in range(4):
         outputs = 32 << stage
-        found[f"features.{3 * stage}.weight"] = (outputs, inputs, 3, 3)
-        for name in ("weight", "bias", "running_mean", "running_var"):
-            found[f"features.{3 * stage + 1}.{name}"] = (outputs,)
+        found |= {f"features.{3 * stage}.weight": (outputs, inputs, 3, 3)} | norm(f"features.{3 * stage + 1}", outputs)
         inputs = outputs
-    found["classifier.weight"] = (classes, inputs)
-    found["classifier.bias"] = (classes,)
-    return found
+    return found | {"classifier.weight": (CLASSES, inputs), "classifier.bias": (CLASSES,)}
 
 
-def write_weights(path, seed):
-    """Random weights of small_cnn in the safetensors format; {name: its first value}."""
+def resnet18():
+    found, inputs = {"conv1.weight": (64, 3, 7, 7)} | norm("bn1", 64), 64
+    for layer in range(4):
+        outputs = 64 << layer
+        for block in range(2):
+            name = f"layer{layer + 1}.{block}"
+            found |= {f"{name}.conv1.weight": (outputs, inputs, 3, 3)} | norm(f"{name}.bn1", outputs)
+            found |= {f"{name}.conv2.weight": (outputs, outputs, 3, 3)} | norm(f"{name}.bn2", outputs)
+            if inputs != outputs:
+                found |= {f"{name}.downsample.0.weight": (outputs, inputs, 1, 1)} | norm(f"{name}.downsample.1", outputs)
+            inputs = outputs
+    return found | {"fc.weight": (CLASSES, inputs), "fc.bias": (CLASSES,)}
+
+
+def write_weights(path, seed, shapes=small_cnn()):
+    """Random weights of a model in the safetensors format; {name: its first value}."""
     rng, head, data, first, at = random.Random(seed), {}, [], {}, 0
-    for name, shape in shapes().items():
-        count = 1
-        for size in shape:
-            count *= size
-        values = array.array("f", [0.5 + rng.random()] + [0.75] * (count - 1))
+    for name, shape in shapes.items():
+        count = math.prod(shape)
+        values = array.array("f", [0.75]) * count
+        values[0] = 0.5 + rng.random()
         head[name] = {"dtype": "F32", "shape": shape, "data_offsets": (at, at + 4 * count)}
         first[name] = values[0]
         at += 4 * count
@@ -56,7 +70,7 @@ def sum_of_stages(first):
     for name, value in first.items():
         bits, = struct.unpack("<I", struct.pack("<f", value))
         if name.endswith(".weight"):
-            is_norm = name.startswith("features.") and int(name.split(".")[1]) % 3 == 1
+            is_norm = name.replace(".weight", ".running_var") in first
             total += bits & 255 if is_norm else ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16) & 255
     return total
 

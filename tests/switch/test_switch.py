@@ -14,8 +14,8 @@ import time
 import unittest
 
 from programs import BIN, TIMEOUT_S
-from switching import (BATCH, CLASSES, DONE, END, FAILED, Client, Switch, logits_of, request, rows_of, sum_of_stages,
-                       write_weights)
+from switching import (BATCH, CLASSES, DONE, END, FAILED, Client, Switch, logits_of, request, resnet18, rows_of,
+                       sum_of_stages, write_weights)
 
 SEED = int(os.environ.get("SLUICE_TEST_SEED", "20240708"))
 INFER, TRAIN, LOGITS = "small_cnn_inference", "small_cnn_training", "small_cnn_logits"
@@ -120,6 +120,16 @@ class Requests(SwitchTest):
         self.assertEqual(switch.stop()["inferences"], 8 * 12)
 
     def test_two_models_have_their_own_weights(self):
+        other = self.path / "resnet18.safetensors"
+        stages = sum_of_stages(write_weights(other, SEED + 1, resnet18()))
+        self.assertNotEqual(stages, self.stages)
+        switch = self.serve("--model", f"resnet18={other}")
+        client = self.client(switch)
+        for _ in range(2):
+            self.assertEqual(client.logits(LOGITS, rows_of(2)), logits_of((2,), self.stages))
+            self.assertEqual(client.logits("resnet18_logits", rows_of(2)), logits_of((2,), stages))
+
+    def test_a_file_without_the_models_weights_is_named(self):
         other = self.path / "alexnet.safetensors"
         done = subprocess.run([BIN / "offload_switch", "--device", "none", "--model", f"alexnet={self.weights}"],
                               capture_output=True, text=True, timeout=TIMEOUT_S)
@@ -244,6 +254,8 @@ class Processes(SwitchTest):
                 (["--model", model, "--model", model], 2, "given twice"), ([], 2, "--model"),
                 (["--model", model, "--train", "--lend", "x"], 2, "exclude each other"),
                 (["--model", model, "--aside"], 2, "needs --lend"),
+                (["--model", model, "--aside", "--lend", ""], 2, "--lend: : the path of a unix socket has 1 to 107"),
+                (["--model", model, "--lend", "p" * 108], 2, "ppp: the path of a unix socket has 1 to 107"),
                 (["--model", "small_cnn=/nowhere"], 1, "/nowhere"),
                 (["--model", model, "--num-classes", "11"], 1, str(self.weights))):
             done = subprocess.run([BIN / "offload_switch", "--device", "none", "--port", "0", *flags],
@@ -263,14 +275,13 @@ class Training(SwitchTest):
             self.assertEqual(client.logits(LOGITS, rows_of(i)), logits_of((i,), self.stages))
         trainer.send(END)
         self.assertTrue(trainer.is_ended())
-        with switch.client() as again:  # so the first has stopped
+        with switch.client() as again:
             self.assertEqual(again.ask(TRAIN), DONE)
         counts = switch.stop()
         self.assertEqual((counts["inferences"], counts["trainings"], counts["failed"]), (20, 2, 0))
-        self.assertGreaterEqual(counts["training_steps"], 2)
+        self.assertGreaterEqual(counts["training_steps"], 1)
         self.assertGreaterEqual(counts["lent_requests"], 20)
         self.assertGreater(counts["lent_ms"], 0)
-        self.assertEqual(counts["taken_back"], 0)
 
     def test_a_training_replaces_the_one_before(self):
         switch = self.serve("--train")
@@ -316,11 +327,26 @@ class Training(SwitchTest):
         self.assertEqual(client.ask(TRAIN), FAILED)
         self.assertEqual(switch.stop()["inferences"], 6)
 
-    def test_a_borrower_that_dies_with_the_gpu_holds_training_up_only_for_its_limit(self):
+    def test_training_goes_on_when_a_borrower_dies_with_the_gpu(self):
         switch = self.serve("--train")
         trainer, client = self.client(switch), self.client(switch)
         self.assertEqual(trainer.ask(TRAIN), DONE)
-        rng, killed = random.Random(SEED), set()
+        self.assertEqual(client.ask(INFER, ONE), DONE)  # so the worker has a slot of the page
+        path, = switch.workers("training").values()
+        with subprocess.Popen([os.environ["SLUICE_LEND_BORROWER"], path, "-1", "0"], stdin=subprocess.PIPE,
+                              stdout=subprocess.PIPE, text=True) as borrower:
+            self.assertEqual(borrower.stdout.readline(), "took\n")
+            borrower.kill()
+        for _ in range(10):
+            self.assertEqual(client.ask(INFER, ONE), DONE)
+        # The training process counts behind a step, and at its end: it does not wait for ever.
+        self.assertGreaterEqual(switch.stop()["lent_requests"], 12)
+
+    def test_training_goes_on_when_workers_die(self):
+        switch = self.serve("--train")
+        trainer, client = self.client(switch), self.client(switch)
+        self.assertEqual(trainer.ask(TRAIN), DONE)
+        rng, killed, done = random.Random(SEED), set(), 1
         for _ in range(10):
             client.send(request(INFER, ONE))
             for pid in switch.workers("inference"):
@@ -330,12 +356,12 @@ class Training(SwitchTest):
                         killed.add(pid)
                     except ProcessLookupError:
                         pass
-            self.assertIn(client.receive(4), (DONE, FAILED))
+            reply = client.receive(4)
+            self.assertIn(reply, (DONE, FAILED))
+            done += reply == DONE
         self.until_ended(switch, killed)
         self.assertEqual(client.ask(INFER, ONE), DONE)
-        with switch.client() as again:  # training can be stopped and begun, so it does not wait for ever
-            self.assertEqual(again.ask(TRAIN), DONE)
-        switch.stop()
+        self.assertGreaterEqual(switch.stop()["lent_requests"], done)
 
 
 if __name__ == "__main__":
