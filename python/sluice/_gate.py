@@ -4,6 +4,7 @@ import functools
 import itertools
 import logging
 import math
+import operator
 import os
 import sys
 
@@ -16,7 +17,8 @@ _MEASURED = 2  # the step whose layers are timed: what runs once in the first (c
 _ANY = range(sys.maxsize)  # every use of a module
 _DISTRIBUTED = {"DistributedDataParallel", "DataParallel", "FullyShardedDataParallel", "FSDPModule"}
 
-_COMPILED = "torch.compile makes one function of the layers, which has no points between them: leave one of the two out"
+_COMPILED = ("torch.compile makes one function of the layers, with no points between them: train without torch.compile, or lend "
+             "without a Gate")
 
 _is_traced = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)
 _frame_callback = getattr(getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None), "get_eval_frame_callback", lambda: None)
@@ -77,7 +79,7 @@ def why_not(model):
             return (f"{type(module).__name__} is for several GPUs, and one that stops would hold the others within a collective: "
                     "lend the GPU of a training of one process")
     if isinstance(model, torch.jit.ScriptModule):
-        return "torch.jit's modules call no hooks: give the module that it was made of"
+        return "modules of torch.jit call no hooks: give the module that this one was made of"
     distributed = torch.distributed
     if distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1:
         return _several_ranks(distributed.get_world_size())
@@ -128,28 +130,29 @@ class Gate:
     lend    a sluice.lend.Owner, a sluice.torch.Loader with lend=, or the path for an Owner of the Gate's own (`owner`)
     points  about how many a step, forward and backward, are to be there
 
-    A step is a forward call of the model in training mode, with grad enabled, and what follows until the one after a
-    backward.  Step 1 and 2 have a point at their begin.  CUDA's events time the layers of step 2, and from step 3 on points
-    are as evenly in time as the layers allow.  Backward has them in hooks of the layers' output tensors.
-    Evaluation has the points of forward.  A CUDA graph that is captured then has them, too; one that is captured earlier has
-    them evenly by number.  `num_points` is how many a step has.
+    A step begins with a forward call of the model in training mode, with grad enabled, and lasts until the first such call
+    after a backward.  Steps 1 and 2 have one point, at their beginning.  CUDA's events time the layers of step 2, and from
+    step 3 on points are as evenly in time as the layers allow.  In backward they are hooks of the layers' output tensors.
+    Evaluation has the points of forward.  A CUDA graph that is captured from step 3 on has these points, too; one that is
+    captured earlier has them evenly by number.  `num_points` is how many a step has.
 
     Results are those without a Gate, bit for bit: only the time at which work starts changes.
 
-    InvalidError: the model is on another device than what is lent, or on several; it is compiled (torch.compile), or
-    distributed; the process group has several ranks.  A model that is compiled later raises it when it runs.
+    InvalidError: the model is on another device than the one that is lent, or on several; it is compiled (torch.compile) or
+    distributed; the process group has several ranks; an argument.  A model that is compiled later raises it when it runs.
     """
 
     def __init__(self, model, lend, points=40, *, _event=None):
+        from sluice.lend import Owner, _checked, _MOST
+        if not isinstance(model, torch.nn.Module):
+            raise _sluice.InvalidError(f"model={model!r}: a torch.nn.Module")
         reason = why_not(model)
         if reason is not None:
             raise _sluice.InvalidError(f"sluice.lend.Gate: {reason}")
-        if points < 1:
-            raise _sluice.InvalidError(f"points={points}: at least one a step")
+        points = _checked("points", points, operator.index, 1, _MOST)
         index = device_of(model)
         self._owns = isinstance(lend, (str, os.PathLike))
         if self._owns:
-            from sluice.lend import Owner
             lend = Owner(lend, device=index)
         self.owner = lend if hasattr(lend, "point") else getattr(lend, "lend", None)
         if self.owner is None:

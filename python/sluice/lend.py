@@ -96,8 +96,8 @@ class Owner:
     at_most_ms  after which a borrower loses the GPU; left out: 1000
     device      by CUDA's number here; -1: none, and point() itself waits
 
-    Any thread may call its methods.  At the interpreter's end, and when it is dropped, it stops.  In a child of fork() its
-    methods do nothing.
+    Any thread may call its methods.  At the interpreter's end, and when it is dropped, it stops.  A child of fork() lends
+    nothing: there point(), stop() and close() do nothing.
 
     InvalidError: the path is too long or in use; UnsupportedError: the device's streams cannot wait for a page of memory
     (tried in a child process), or the driver is missing.

@@ -633,11 +633,10 @@ class LoaderTest(support.SetTest):
 # --- points in a model ---
 
 class Recorder:
-    """An owner that writes down where points are: how often `layers` of the model had begun by then."""
+    """An owner that writes its points into the log, in which layers are, too."""
     device = -1
 
     def __init__(self):
-        self.points = []
         self.log = []
 
     def point(self, stream):
@@ -987,8 +986,11 @@ class GateTest(unittest.TestCase):
         other = Recorder()
         other.device = 1
         self.assert_refused("the model is on the host, and cuda:1 is lent: move the model", model, other)
-        with self.assertRaisesRegex(sluice.InvalidError, "points=0"):
-            lend.Gate(model, self.owner, 0)
+        for points in (0, 1.5, "40"):
+            with self.assertRaisesRegex(sluice.InvalidError, f"^points={points!r}"):
+                lend.Gate(model, self.owner, points)
+        with self.assertRaisesRegex(sluice.InvalidError, "^model='model'"):
+            lend.Gate("model", self.owner)
         self.assert_refused("torch.jit", torch.jit.script(model))
         fake = type("DistributedDataParallel", (torch.nn.Sequential,), {})(model)
         self.assert_refused("DistributedDataParallel is for several GPUs.*collective", fake)
