@@ -96,11 +96,12 @@ sluice_status sluice_lend_probe_run(const char *const *argv, uint64_t ns, struct
     end(pid);
     text[strcspn(text, "\n")] = '\0';
     if (!is_in_time)
-        return sluice_fail(err, SLUICE_E_UNSUPPORTED, "a try did not end within %.1f s",
-                           (double)ns * 1e-9);
+        return sluice_fail(err, SLUICE_E_UNSUPPORTED,
+                           "the test of the GPU did not end within %.1f s", (double)ns * 1e-9);
     if (strcmp(text, "ok") == 0)
         return SLUICE_OK;
-    return sluice_fail(err, SLUICE_E_UNSUPPORTED, "%s", text[0] ? text : "a try ended by itself");
+    return sluice_fail(err, SLUICE_E_UNSUPPORTED, "%s",
+                       text[0] ? text : "the test of the GPU crashed");
 }
 
 sluice_status sluice_lend_probe_apart(int gpu, struct sluice_err *err)
