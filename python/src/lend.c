@@ -84,12 +84,17 @@ static PyObject *lend_create(PyTypeObject *type, PyObject *args, PyObject *kwarg
     return (PyObject *)l;
 }
 
-/* The page stays: a stream or a graph may have points. */
+/* Where points are on streams the page stays: a stream or a graph may still have some. */
 static void lend_dealloc(PyObject *self)
 {
-    struct sluice_lend *lend = lend_here((struct lend *)self);
-    if (lend)
+    const struct lend *l = (struct lend *)self;
+    struct sluice_lend *lend = lend_here(l);
+    if (lend && l->waits_here) {
+        Py_BEGIN_ALLOW_THREADS sluice_lend_close(lend);
+        Py_END_ALLOW_THREADS
+    } else if (lend) {
         sluice_lend_stop(lend);
+    }
     free_object(self);
 }
 

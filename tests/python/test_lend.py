@@ -391,6 +391,19 @@ class OwnerTest(unittest.TestCase):
                 self.assertEqual(borrower.hear(), "without")
                 self.assertEqual(os.path.exists(self.path), end == "os._exit(0)")
 
+    def test_an_owner_without_a_device_that_is_dropped_leaves_no_thread_or_descriptor(self):
+        def held():
+            return [len(os.listdir(f"/proc/self/{kind}")) for kind in ("task", "fd")]
+
+        lend.Owner(self.path, device=-1).close()  # what the first one starts stays
+        before = held()
+        for _ in range(3):
+            lend.Owner(self.path, device=-1)
+        until = time.monotonic() + 30
+        while held() != before:  # a thread that was joined may be listed for a moment
+            self.assertLess(time.monotonic(), until, (held(), before))
+            time.sleep(0.001)
+
     def test_nothing_after_close(self):
         owner = self.owner()
         owner.stop()
