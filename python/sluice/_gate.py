@@ -346,7 +346,8 @@ class Lending:
         if self._hook is not None:
             self._batches += 1
             if self._batches > self._BATCHES:
-                self._give_up(f"no torch.nn.Module trained on {self._device} so far")
+                self._give_up(f"no torch.nn.Module trained on {self._device} so far, to put points between its layers; "
+                              "sluice.lend.Gate(model, loader) does that for a model")
 
     def stop(self):
         """Of a loader that was dropped, whose CUDA graphs may run still."""
@@ -370,8 +371,7 @@ class Lending:
 
     def _give_up(self, reason):
         self._end()
-        logging.getLogger("sluice").warning(
-            "lend: %s. The GPU is lent between batches only; sluice.lend.Gate(model, loader) puts points between layers", reason)
+        logging.getLogger("sluice").warning("lend: %s. The GPU is lent between batches only", reason)
 
     def _look(self, module, inputs):
         """Before forward of any module."""

@@ -613,7 +613,7 @@ class LoaderTest(support.SetTest):
                     for _ in range(2):
                         step(model)
                 self.assertEqual(len(logs.output), 1)
-                self.assertRegex(logs.output[0], f"lend: .*{text}.*lent between batches only")
+                self.assertRegex(logs.output[0], f"lend: .*{text}.*lent between batches only$")
                 self.assertIsNone(lending.gate)
                 self.assertFalse(torch.nn.modules.module._global_forward_pre_hooks)
                 self.made.close()
