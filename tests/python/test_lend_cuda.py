@@ -371,25 +371,6 @@ print("waits", flush=True)
         self.assertEqual(trainer.returncode, 0)
         holder.send_signal(signal.SIGCONT)
 
-    def test_what_a_gate_costs_that_nobody_uses(self):
-        """Printed, not judged: bench/lend has the figures."""
-        training = Training()
-        seconds = {}
-        for name in ("without", "with"):
-            gate = lend.Gate(training.model, self.path) if name == "with" else None
-            for _ in range(5):
-                training.step()
-            torch.cuda.synchronize()
-            began = time.perf_counter()
-            for _ in range(60):
-                training.step()
-            torch.cuda.synchronize()
-            seconds[name] = time.perf_counter() - began
-            if gate:
-                gate.remove()
-        print(f"a step without a gate {seconds['without'] / 60 * 1e3:.2f} ms, with {seconds['with'] / 60 * 1e3:.2f} ms: "
-              f"{seconds['without'] / seconds['with']:.4f} of the rate", flush=True)
-
 
 if __name__ == "__main__":
     support.main()
