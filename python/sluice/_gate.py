@@ -121,6 +121,11 @@ class _Hook:
         return getattr, (contextlib.nullcontext(), "__exit__")  # takes anything; and it loads where Sluice is missing
 
 
+def _owner_of(hook):
+    """The owner of the Gate whose hook of a whole model this is; None: it is another hook."""
+    return getattr(getattr(getattr(hook, "_call", None), "__self__", None), "owner", None)
+
+
 class Gate:
     """Points between the layers of a PyTorch module: the stream that trains it waits there until no borrower has the GPU.
 
@@ -379,7 +384,7 @@ class Lending:
             return
         if not any(parameter.requires_grad and parameter.device == self._device for parameter in module.parameters()):
             return
-        if any(isinstance(hook, _Hook) for part in module.modules() for hook in part._forward_pre_hooks.values()):
+        if any(_owner_of(hook) is self.owner for part in module.modules() for hook in part._forward_pre_hooks.values()):
             self._end()  # the loop made a Gate itself
             return
         if is_compiled():

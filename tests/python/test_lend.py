@@ -585,6 +585,11 @@ class LoaderTest(support.SetTest):
         for _ in range(3):
             step(torch.nn.Sequential(model))
         self.assertIsNone(lending.gate)
+        other = layers([], a=1)
+        lend.Gate(other, Recorder())
+        lending._look_for_a_module()
+        step(other)
+        self.assertIs(lending.gate._model, other)  # one owner's Gate has no points of another's
         self.assertFalse(torch.nn.modules.module._global_forward_pre_hooks)
         self.assertGreater(gate.num_points, 1)
 
