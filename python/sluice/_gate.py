@@ -141,7 +141,7 @@ class Gate:
     Evaluation has the points of forward.  A CUDA graph that is captured from step 3 on has these points, too; one that is
     captured earlier has them evenly by number.  `num_points` is how many a step has.
 
-    Results are those without a Gate, bit for bit: only the time at which work starts changes.
+    Results of training are those without a Gate, bit for bit: only the time at which work starts changes.
 
     InvalidError: the model is on another device than the one that is lent, or on several; it is compiled (torch.compile) or
     distributed; the process group has several ranks; an argument.  A model that is compiled later raises it when it runs.

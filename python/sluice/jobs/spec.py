@@ -249,9 +249,9 @@ def _semantic(fields):
     if fields.get("lend", {}).get("gpu") and not (compute.get("gpus") or "gpu_share" in compute):
         yield ("lend", "gpu"), "the job has no GPU"
     elif fields.get("lend", {}).get("gpu") and max(compute.get("gpus", 1), compute.get("ranks", 1)) > 1:
-        yield ("lend", "gpu"), "is that of one rank with one GPU: ranks that train together would wait for the one that stops"
+        yield ("lend", "gpu"), "is for a job of one rank with one GPU: ranks that train together would wait for the one that stops"
     if "socket" in fields.get("lend", {}) and not fields["lend"].get("gpu"):
-        yield ("lend", "socket"), "is that of lend.gpu, which is missing"
+        yield ("lend", "socket"), "goes with lend.gpu, which is missing"
     if "borrow" in compute and (compute.get("gpus") or "gpu_share" in compute):
         yield ("compute", "borrow"), "gives the command a GPU: leave gpus and gpu_share out"
     if "borrow" in compute and "trainer" in compute:
