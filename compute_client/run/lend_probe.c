@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/parse.h"
+#include "base/process.h"
 #include "sluice/lend.h"
 
 #include <errno.h>
@@ -12,7 +13,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 extern char **environ;
@@ -50,16 +50,6 @@ static bool read_line(int fd, uint64_t until_ns, char *text, size_t room)
     }
 }
 
-static void end(pid_t pid)
-{
-    const uint64_t until_ns = sluice_clock_ns() + KILLED_NS;
-    /* Where SIGCHLD is ignored nobody keeps the number of a child that has ended. */
-    if (waitpid(pid, NULL, WNOHANG) == 0)
-        kill(pid, SIGKILL);
-    while (waitpid(pid, NULL, WNOHANG) == 0 && sluice_clock_ns() < until_ns)
-        poll(NULL, 0, 5);
-}
-
 static int spawn(const char *const *argv, int output, pid_t *pid)
 {
     posix_spawn_file_actions_t files;
@@ -93,7 +83,7 @@ sluice_status sluice_lend_probe_run(const char *const *argv, uint64_t ns, struct
     char text[512];
     const bool is_in_time = read_line(ends[0], sluice_clock_ns() + ns, text, sizeof(text));
     close(ends[0]);
-    end(pid);
+    sluice_process_end_child(pid, 0, KILLED_NS, NULL);
     text[strcspn(text, "\n")] = '\0';
     if (!is_in_time)
         return sluice_fail(err, SLUICE_E_UNSUPPORTED,

@@ -118,7 +118,7 @@ static sluice_status check(const struct sluice_cli_result *parsed, struct sluice
         status = sluice_fail(err, SLUICE_E_INVALID,
                              "--lend and --train exclude each other: only one process can lend");
     if (o.is_aside && !o.lend)
-        status = sluice_fail(err, SLUICE_E_INVALID, "--aside needs --lend, the process's socket");
+        status = sluice_fail(err, SLUICE_E_INVALID, "--aside needs --lend PATH");
     if (o.lend && sluice_unix_address(o.lend, &(struct sockaddr_un){0}, &why) != SLUICE_OK)
         status = sluice_fail(err, SLUICE_E_INVALID, "--lend: %s", why.text);
     for (size_t i = 0; status == SLUICE_OK && i < models.num_items; i++)

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/quit.h"
+#include "lend/switch/tuning.h"
 #include "lend/switch/wire.h"
 
 #include <arpa/inet.h>
@@ -16,8 +17,6 @@
 
 #define SECOND_NS UINT64_C(1000000000)
 #define TICK_MS 200
-/* Then an inference worker that does not answer is ended, and a request without one is refused. */
-#define WORK_LIMIT_NS (60 * SECOND_NS)
 /* Pieces of one request that are read before others have their turn. */
 #define READS_AT_ONCE 16
 
@@ -46,7 +45,7 @@ struct switch_server {
     int running; /* the connection whose inference runs; -1: none */
     int trains;  /* whose training runs, or will; -1: none */
     unsigned wanted_model;
-    uint64_t wanted, ordered; /* its ticket, and that of what the process trains; 0: told to stop */
+    uint64_t wanted, ordered; /* tickets; ordered: of what the process trains, 0: it stops */
 };
 
 /* --- replies --- */
@@ -351,14 +350,14 @@ static void check_times(struct switch_server *server)
         } else if (con->state == SENDS && now_ns - con->last_ns > timeout_ns) {
             sluice_log(SLUICE_LOG_WARN, "a client does not take its reply");
             end_connection(server, c);
-        } else if (con->state == QUEUED && now_ns - con->last_ns > WORK_LIMIT_NS) {
+        } else if (con->state == QUEUED && now_ns - con->last_ns > SWITCH_WORK_NS) {
             reply(server, c, "no worker took it in 60 s");
         }
     }
     struct switch_worker *busy = worker_in(server, SWITCH_WORKER_BUSY);
-    if (busy && now_ns - busy->busy_since_ns > WORK_LIMIT_NS) {
+    if (busy && now_ns - busy->busy_since_ns > SWITCH_WORK_NS) {
         sluice_log(SLUICE_LOG_ERROR, "worker process %d does not answer", (int)busy->pid);
-        shutdown(busy->fd, SHUT_RDWR); /* as if it had died: in a driver it may hang for ever */
+        shutdown(busy->fd, SHUT_RDWR); /* no signal ends a process that hangs in a driver */
     }
 }
 

@@ -2,6 +2,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/process.h"
+#include "lend/switch/tuning.h"
 #include "lend/switch/worker.h"
 
 #include <errno.h>
@@ -13,9 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define SECOND_NS UINT64_C(1000000000)
 #define MAX_ARGUMENTS 256
-#define PATIENCE_NS (5 * SECOND_NS)
 extern char **environ;
 
 /* An error of errno.h, or 0. */
@@ -52,7 +52,7 @@ void switch_staff_start(struct switch_staff *staff, struct switch_worker *worker
     }
     if (error != 0) {
         sluice_log(SLUICE_LOG_ERROR, "a worker process does not start: %s", strerror(error));
-        worker->start_at_ns = sluice_clock_ns() + PATIENCE_NS;
+        worker->start_at_ns = sluice_clock_ns() + SWITCH_RETRY_NS;
         return;
     }
     fcntl(ends[0], F_SETFL, O_NONBLOCK);
@@ -81,29 +81,19 @@ bool switch_staff_order(struct switch_worker *worker, const struct switch_order 
     return true;
 }
 
-/* False: it is there at that time, and *status is as it was. */
-static bool reap(pid_t pid, uint64_t until_ns, int *status)
-{
-    pid_t gone;
-    while ((gone = waitpid(pid, status, WNOHANG)) == 0 && sluice_clock_ns() < until_ns)
-        sluice_clock_sleep_until(sluice_clock_ns() + SECOND_NS / 200);
-    return gone != 0;
-}
-
 /* Its socket is closed, which no living worker does, or shut down because it does not answer. */
 static void bury(struct switch_worker *worker)
 {
     int status = SIGKILL; /* of one that hangs */
     close(worker->fd);
     worker->fd = -1;
-    kill(worker->pid, SIGKILL);
-    reap(worker->pid, sluice_clock_ns() + SECOND_NS, &status);
+    sluice_process_end_child(worker->pid, 0, SWITCH_KILLED_NS, &status);
     sluice_log(SLUICE_LOG_WARN, "the %s process %d ended by %s %d",
                worker->is_training ? "training" : "inference", (int)worker->pid,
                WIFSIGNALED(status) ? "signal" : "exit code",
                WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
     worker->start_at_ns =
-        sluice_clock_ns() + (worker->state == SWITCH_WORKER_STARTING ? PATIENCE_NS : 0);
+        sluice_clock_ns() + (worker->state == SWITCH_WORKER_STARTING ? SWITCH_RETRY_NS : 0);
     worker->state = SWITCH_WORKER_ABSENT;
 }
 
@@ -123,16 +113,14 @@ enum switch_read switch_staff_read(struct switch_worker *worker, struct switch_n
 
 void switch_staff_clear(struct switch_staff *staff)
 {
-    const uint64_t until_ns = sluice_clock_ns() + PATIENCE_NS;
+    const uint64_t until_ns = sluice_clock_ns() + SWITCH_END_NS;
     for (unsigned w = 0; w < staff->num_workers; w++) {
         if (staff->workers[w].fd >= 0)
             close(staff->workers[w].fd);
     }
     for (unsigned w = 0; w < staff->num_workers; w++) {
         const struct switch_worker *worker = &staff->workers[w];
-        if (worker->state != SWITCH_WORKER_ABSENT && !reap(worker->pid, until_ns, NULL)) {
-            kill(worker->pid, SIGKILL);
-            reap(worker->pid, sluice_clock_ns() + SECOND_NS, NULL);
-        }
+        if (worker->state != SWITCH_WORKER_ABSENT)
+            sluice_process_end_child(worker->pid, until_ns, SWITCH_KILLED_NS, NULL);
     }
 }

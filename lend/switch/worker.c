@@ -244,9 +244,9 @@ static int serve_inference(struct worker *worker)
         const sluice_status status =
             worker->is_short ? run_aside(worker, &order, &err) : run_lent(worker, &order, &err);
         if (worker->is_broken) {
-            /* The end is the answer: after a note the server would send it the next request. */
+            /* Without a note: after one, the server would send the next request here. */
             sluice_log(SLUICE_LOG_ERROR, "%s", err.text);
-            _exit(1); /* a driver in trouble may hang in an orderly one */
+            _exit(1); /* an orderly end may hang in the driver */
         }
         switch_send_note(status == SLUICE_OK ? SWITCH_NOTE_DONE : SWITCH_NOTE_FAILED, err.text);
     }

@@ -1,9 +1,13 @@
 #include "lib/base/process.h"
 
+#include "base/clock.h"
+
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static pid_t first; /* the process that has gRPC's threads */
@@ -66,4 +70,20 @@ void sluice_process_end_socket(int fd)
         return;
     shutdown(fd, SHUT_RDWR); /* of a child's copy, too, that was forked just now */
     close(fd);
+}
+
+static bool has_ended(pid_t pid, uint64_t until_ns, int *status)
+{
+    pid_t gone;
+    while ((gone = waitpid(pid, status, WNOHANG)) == 0 && sluice_clock_ns() < until_ns)
+        sluice_clock_sleep_until(sluice_clock_ns() + 5000000);
+    return gone != 0;
+}
+
+void sluice_process_end_child(pid_t pid, uint64_t until_ns, uint64_t killed_ns, int *status)
+{
+    if (has_ended(pid, until_ns, status))
+        return;
+    kill(pid, SIGKILL); /* it is not reaped yet, so the number is still the child's */
+    has_ended(pid, sluice_clock_ns() + killed_ns, status);
 }

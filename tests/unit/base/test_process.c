@@ -2,6 +2,7 @@
 
 #include "support/test.h"
 
+#include <signal.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -35,6 +36,37 @@ static bool peer_sees_the_end(bool is_own)
     close(ready[0]);
     close(ready[1]);
     return has_ended;
+}
+
+/* A child that ends with code 7 when `hold` is closed. */
+static pid_t start_child(int *hold)
+{
+    int ends[2];
+    CU_ASSERT_EQUAL_FATAL(pipe(ends), 0);
+    const pid_t child = fork();
+    CU_ASSERT_FATAL(child >= 0);
+    char byte;
+    if (child == 0) {
+        close(ends[1]);
+        _exit(read(ends[0], &byte, 1) == 0 ? 7 : 1);
+    }
+    close(ends[0]);
+    *hold = ends[1];
+    return child;
+}
+
+TEST(a_child_ends_by_itself_in_its_time_or_is_killed)
+{
+    int hold, status = -1;
+    pid_t child = start_child(&hold);
+    close(hold);
+    sluice_process_end_child(child, UINT64_MAX, 0, &status);
+    CU_ASSERT(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+    child = start_child(&hold);
+    sluice_process_end_child(child, 0, UINT64_MAX / 2, &status);
+    CU_ASSERT(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    sluice_process_end_child(child, UINT64_MAX, 0, NULL); /* there is none any more */
+    close(hold);
 }
 
 TEST(a_child_does_not_keep_up_an_own_socket)
