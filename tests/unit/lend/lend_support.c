@@ -1,5 +1,7 @@
 #include "lend_support.h"
 
+#include "support/capture.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -168,24 +170,11 @@ void lend_point_start(struct lend_point *point, struct sluice_lend *lend)
     CU_ASSERT_EQUAL_FATAL(pthread_create(&point->thread, NULL, run_point, point), 0);
 }
 
-/* S in /proc/self/task/TID/stat. */
-bool lend_is_asleep(int tid)
-{
-    char path[64], text[256] = "";
-    snprintf(path, sizeof(path), "/proc/self/task/%d/stat", tid);
-    FILE *file = fopen(path, "r");
-    if (!file)
-        return false;
-    const bool is_read = fgets(text, sizeof(text), file) != NULL;
-    fclose(file);
-    const char *end = is_read ? strrchr(text, ')') : NULL;
-    return end && end[2] == 'S';
-}
-
 bool lend_point_waits(struct lend_point *point)
 {
-    while (!point->is_done && !(point->tid && lend_is_asleep(point->tid)))
+    while (!point->tid)
         sched_yield();
+    sluice_test_wait_blocked(point->tid);
     return !point->is_done;
 }
 

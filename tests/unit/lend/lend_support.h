@@ -53,7 +53,5 @@ void lend_point_start(struct lend_point *point, struct sluice_lend *lend);
 /* Whether it waits: true once its thread sleeps in the kernel, false if it has returned. */
 bool lend_point_waits(struct lend_point *point);
 void lend_point_join(struct lend_point *point);
-/* Whether this thread of the process sleeps in the kernel. */
-bool lend_is_asleep(int tid);
 
 #endif

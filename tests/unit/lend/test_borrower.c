@@ -1,5 +1,6 @@
 #include "borrow.h"
 #include "lend_support.h"
+#include "support/capture.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -162,8 +163,9 @@ TEST(a_wait_ends_when_the_owner_is_killed)
     struct waiter waiter = {.borrower = borrow(path)};
     pthread_t thread;
     CU_ASSERT_EQUAL_FATAL(pthread_create(&thread, NULL, wait_for_it, &waiter), 0);
-    while (!waiter.tid || !lend_is_asleep(waiter.tid))
+    while (!waiter.tid)
         sched_yield();
+    sluice_test_wait_blocked(waiter.tid);
     owner_end(&owner, SIGKILL);
     pthread_join(thread, NULL);
     CU_ASSERT_EQUAL(waiter.status, SLUICE_E_CLOSED);
