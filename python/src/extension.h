@@ -119,12 +119,14 @@ void lend_return(PyObject *lend);
 sluice_status call_and_wait(struct sluice_loader *loader, const struct sluice_epoch_start *start,
                             bool *has_raised, struct sluice_err *err);
 
-/* --- module.c, and what each file adds to the module: -1 with an exception set --- */
+/* --- types.c --- */
 
-/* A new reference, or NULL with an exception set. */
+/* Adds a type to the module.  A new reference, or NULL with an exception set. */
 PyTypeObject *add_type(PyObject *module, PyType_Spec *spec, const char *name);
 /* The same for a type that C code does not refer to. */
 int add_plain_type(PyObject *module, PyType_Spec *spec, const char *name);
+
+/* --- what each file adds to the module: -1 with an exception set --- */
 
 /* annotations.c, draws.c: functions of the module. */
 PyObject *module_move_boxes(PyObject *module, PyObject *args);

@@ -166,23 +166,6 @@ static PyModuleDef module_def = {
     .m_methods = module_methods,
 };
 
-PyTypeObject *add_type(PyObject *module, PyType_Spec *spec, const char *name)
-{
-    PyObject *type = PyType_FromSpec(spec);
-    if (type && PyModule_AddObjectRef(module, name, type)) {
-        Py_DECREF(type);
-        return NULL;
-    }
-    return (PyTypeObject *)type;
-}
-
-int add_plain_type(PyObject *module, PyType_Spec *spec, const char *name)
-{
-    PyTypeObject *type = add_type(module, spec, name);
-    Py_XDECREF((PyObject *)type);
-    return type ? 0 : -1;
-}
-
 PyMODINIT_FUNC PyInit__sluice(void);
 PyMODINIT_FUNC PyInit__sluice(void)
 {
