@@ -12,6 +12,7 @@ import torch
 
 from sluice import _sluice
 from sluice._loop import HostEvent
+from sluice._owner import MOST, Owner, checked
 
 _MEASURED = 2  # the step whose layers are timed: what runs once in the first (cuDNN's choices, say) is not in it
 _ANY = range(sys.maxsize)  # every use of a module
@@ -106,10 +107,11 @@ def _nothing(place):
 
 
 class _Hook:
-    """Of one module.  Copies of the module, of copy.deepcopy() or pickle, have one that does nothing."""
+    """Of one module.  Copies of the module, of copy.deepcopy() or pickle, have one that does nothing.  `owner` is set in
+    the first hook of a whole model."""
 
-    def __init__(self, module, call):
-        self._module, self._call = module, call
+    def __init__(self, module, call, owner=None):
+        self._module, self._call, self.owner = module, call, owner
 
     def __call__(self, module, *args):
         if _is_traced():
@@ -119,11 +121,6 @@ class _Hook:
 
     def __reduce__(self):
         return getattr, (contextlib.nullcontext(), "__exit__")  # takes anything; and it loads where Sluice is missing
-
-
-def _owner_of(hook):
-    """The owner of the Gate whose hook of a whole model this is; None: it is another hook."""
-    return getattr(getattr(getattr(hook, "_call", None), "__self__", None), "owner", None)
 
 
 class Gate:
@@ -148,13 +145,12 @@ class Gate:
     """
 
     def __init__(self, model, lend, points=40, *, _event=None):
-        from sluice.lend import Owner, _checked, _MOST
         if not isinstance(model, torch.nn.Module):
             raise _sluice.InvalidError(f"model={model!r}: a torch.nn.Module")
         reason = why_not(model)
         if reason is not None:
             raise _sluice.InvalidError(f"sluice.lend.Gate: {reason}")
-        points = _checked("points", points, operator.index, 1, _MOST)
+        points = checked("points", points, operator.index, 1, MOST)
         index = device_of(model)
         self._owns = isinstance(lend, (str, os.PathLike))
         if self._owns:
@@ -188,7 +184,7 @@ class Gate:
         self._uses = [0] * len(self._leaves)  # of each in this step
         self._hooks = []                      # of the leaves
         self._at = None                       # what they call
-        self._root = [model.register_forward_pre_hook(_Hook(model, self._begin)),
+        self._root = [model.register_forward_pre_hook(_Hook(model, self._begin, self.owner)),
                       model.register_forward_hook(_Hook(model, self._watch))]
         self._model = model
 
@@ -331,7 +327,6 @@ class Lending:
     def __init__(self, loader, world_size, device, path, share, allow, at_most_ms):
         if world_size > 1:
             raise _sluice.InvalidError(f"lend: {_several_ranks(world_size)}")
-        from sluice.lend import Owner
         is_cuda = device is not None and device.type == "cuda"
         self.owner = Owner(path, share, allow, at_most_ms, device.index if is_cuda else -1)
         self.gate = None
@@ -384,7 +379,8 @@ class Lending:
             return
         if not any(parameter.requires_grad and parameter.device == self._device for parameter in module.parameters()):
             return
-        if any(_owner_of(hook) is self.owner for part in module.modules() for hook in part._forward_pre_hooks.values()):
+        hooks = (hook for part in module.modules() for hook in part._forward_pre_hooks.values())
+        if any(isinstance(hook, _Hook) and hook.owner is self.owner for hook in hooks):
             self._end()  # the loop made a Gate itself
             return
         if is_compiled():

@@ -21,7 +21,7 @@ from unittest import mock
 import support
 
 import sluice
-from sluice import _loop, lend
+from sluice import _loop, _owner, lend
 
 try:
     import torch
@@ -358,7 +358,7 @@ class OwnerTest(unittest.TestCase):
             try:
                 owner.point()
                 owner.close()
-                lend._stop_owners()
+                _owner._stop_owners()
                 code = 0
             finally:
                 os._exit(code)
@@ -456,12 +456,12 @@ class OwnerTest(unittest.TestCase):
             sluice._sluice.Lend(f"{self.path}.other", sluice._sluice.LEND_ALWAYS, 0.0, [1 << 40], 0, -1)
 
     def test_why_a_gpu_cannot_be_lent(self):
-        lend._probe.cache_clear()
+        _owner._probe.cache_clear()
         if torch is not None and torch.cuda.is_available():
             self.skipTest("there is a GPU")
         with self.assertRaisesRegex(sluice.UnsupportedError, "^this GPU cannot be lent: .*libcuda"):
             lend.Owner(self.path)
-        with mock.patch.object(lend, "_PROBE_S", 0), self.assertRaisesRegex(sluice.UnsupportedError, "within 0 s"):
+        with mock.patch.object(_owner, "_PROBE_S", 0), self.assertRaisesRegex(sluice.UnsupportedError, "within 0 s"):
             lend.Owner(self.path)
         with mock.patch.object(sys, "executable", "/bin/false"), \
                 self.assertRaisesRegex(sluice.UnsupportedError, "ended with 1"):
