@@ -158,8 +158,8 @@ static struct connection *find_place(struct sluice_lend *lend, size_t first)
     return NULL;
 }
 
-/* Users that may not borrow have the places without a slot.  False: a place or descriptor is missing
- * for who waits to connect. */
+/* Users who may not borrow get only places without a slot.  False: no place or no descriptor is left for
+ * the next connection. */
 static bool accept_all(struct sluice_lend *lend)
 {
     for (size_t i = 0; i < MOST_CONNECTIONS && find_place(lend, 0); i++) {

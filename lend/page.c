@@ -35,8 +35,8 @@ static void wake(struct sluice_lend_page *page)
         syscall(SYS_futex, &page->changes, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-/* lent_since_ns only grows: to the time before a first bit is set, and to the end of what is added to
- * lent_ns.  So no time is added twice.  A process that ends in between makes the sum smaller. */
+/* lent_since_ns never decreases: set_bit() raises it to the time of the first bit, clear_bits() to the end of
+ * the time that it adds to lent_ns.  So no time is added twice; if a process dies in between, some is lost. */
 static void set_bit(struct sluice_lend_page *page, unsigned slot, uint64_t now_ns)
 {
     uint64_t since = atomic_load(&page->lent_since_ns);

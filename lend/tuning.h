@@ -6,8 +6,8 @@
 /* ms between two looks of the watchdog at the page while a borrower is connected.  Half: 200 wake-ups
  * a second; twice: points wait up to 40 ms for a bit that a dead process left. */
 #define SLUICE_LEND_TICK_MS 10
-/* The same while nobody is connected: who was may still write to the page.  Half: two wake-ups a second;
- * twice: such a bit delays the owner for 2 s. */
+/* The same while nobody is connected, as a process that was connected can still set a bit.  Half: two
+ * wake-ups a second; twice: such a bit delays the owner for 2 s. */
 #define SLUICE_LEND_REST_MS 1000
 /* ns after which a process that waits in host memory looks again, as the one that was to wake it may
  * have died.  A waiter that has not looked for four times as long holds up nobody of lower priority.
